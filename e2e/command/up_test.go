@@ -151,7 +151,7 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 			_, out, errs := b.run("explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
 			return strings.Contains(out, "Left cluster "), out + errs
 		})
-		b.wants(0, []string{"there is no such Node in this cluster now", "was machine " + name, "No need uses it any more"},
+		b.wants(0, []string{"this cluster has no such Node now", "was machine " + name, "No need uses it any more"},
 			"explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
 		b.wants(0, []string{"No need uses it any more"}, "history", "node/"+name, "--since", "1d", "--shard", w.shard)
 	}

@@ -29,7 +29,7 @@ func (f Files) Enabled() (bool, error) {
 		}
 	}
 	if len(given) > 0 && len(missing) > 0 {
-		return false, fmt.Errorf("%s given without %s: TLS needs all three of --tls-cert, --tls-key and --tls-ca, plaintext none of them",
+		return false, fmt.Errorf("%s is given without %s: give all three of --tls-cert, --tls-key and --tls-ca for TLS, or none of them",
 			strings.Join(given, " and "), strings.Join(missing, " and "))
 	}
 	return len(missing) == 0, nil
@@ -92,7 +92,7 @@ func parseBundle(data []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("holds a %q block, only certificates belong there", block.Type)
+			return nil, fmt.Errorf("has a %q block; only certificates are allowed there", block.Type)
 		}
 		authority, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -101,7 +101,7 @@ func parseBundle(data []byte) ([]*x509.Certificate, error) {
 		out = append(out, authority)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("holds no certificate")
+		return nil, errors.New("has no certificate")
 	}
 	return out, nil
 }

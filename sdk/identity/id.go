@@ -32,9 +32,9 @@ const (
 
 var (
 	// ErrNone means that a certificate carries no bigfleet:// URI SAN.
-	ErrNone = errors.New("the certificate carries no bigfleet:// URI SAN")
+	ErrNone = errors.New("the certificate has no bigfleet:// URI SAN")
 	// ErrSeveral means that a certificate carries more than one bigfleet:// URI SAN, so that nobody can say who it is.
-	ErrSeveral = errors.New("the certificate carries several bigfleet:// URI SANs, exactly one is allowed")
+	ErrSeveral = errors.New("the certificate has several bigfleet:// URI SANs; exactly one is allowed")
 	// ErrForm means that a bigfleet:// URI is not one of the forms of WIRE-2.5.
 	ErrForm = errors.New("not a BigFleet identity")
 	// ErrNoCertificate means that the peer presented no certificate.
@@ -86,7 +86,7 @@ func Parse(uri string) (ID, error) {
 	switch id.Kind {
 	case ReadOnly, Admin:
 		if named {
-			return ID{}, fmt.Errorf("%w: %q: %s carries no name", ErrForm, uri, kind)
+			return ID{}, fmt.Errorf("%w: %q: %s has no name", ErrForm, uri, kind)
 		}
 	case Cluster:
 		if !isClusterName(name) {

@@ -267,7 +267,7 @@ func (f Files) stamp(now time.Time) (stamp, error) {
 	for i, path := range []string{f.Cert, f.Key, f.CA} {
 		info, err := os.Stat(path)
 		if err != nil {
-			return stamp{}, fmt.Errorf("looking at TLS files: %w", err)
+			return stamp{}, fmt.Errorf("checking the TLS files: %w", err)
 		}
 		out.infos[i] = info
 		if now.Sub(info.ModTime()) < racyWithin {

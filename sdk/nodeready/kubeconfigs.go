@@ -61,7 +61,7 @@ func (k Kubeconfigs) find(cluster string) (Kubeconfig, time.Time, error) {
 	if k.Default.File != "" {
 		at, err := changed(k.Default.File)
 		if err != nil {
-			return k.Default, at, fmt.Errorf("cluster %q is named nowhere else, and the default kubeconfig %s: %w", cluster, k.Default.File, err)
+			return k.Default, at, fmt.Errorf("cluster %q is configured nowhere else, and the default kubeconfig %s: %w", cluster, k.Default.File, err)
 		}
 		return k.Default, at, nil
 	}
@@ -69,7 +69,7 @@ func (k Kubeconfigs) find(cluster string) (Kubeconfig, time.Time, error) {
 	if k.Dir != "" {
 		where += " nor in " + k.Dir
 	}
-	return Kubeconfig{}, time.Time{}, fmt.Errorf("cluster %q has no kubeconfig: it is neither in %s, and there is no default", cluster, where)
+	return Kubeconfig{}, time.Time{}, fmt.Errorf("cluster %q has no kubeconfig: it is not in %s, and there is no default", cluster, where)
 }
 
 func changed(file string) (time.Time, error) {

@@ -83,7 +83,7 @@ func (s *Source) follow() {
 		for _, name := range names {
 			// A file that is gone for a moment, or unreadable, leaves the old watch in force.
 			if _, err := s.cluster(name); err != nil {
-				s.config.Log.Debug("cluster cannot be looked up; its watch stays", "cluster", name, "err", err)
+				s.config.Log.Debug("the cluster's kubeconfig cannot be read; its watch stays open", "cluster", name, "err", err)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Source) cluster(name string) (*cluster, error) {
 		return nil, fmt.Errorf("cluster %q: %w", name, err)
 	}
 	if c != nil {
-		s.config.Log.Info("the way to reach a cluster changed; its watch begins again", "cluster", name)
+		s.config.Log.Info("a cluster's kubeconfig changed; its watch is restarted", "cluster", name)
 		c.end()
 	}
 	s.clusters[name] = next

@@ -30,7 +30,7 @@ func Endpoint(s string) (*url.URL, error) {
 	}
 	at, err := url.Parse(whole)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no endpoint: write host:port or http://host:port for cleartext gRPC, https://host:port for TLS", s)
+		return nil, fmt.Errorf("%q is not an endpoint: write host:port or http://host:port for gRPC without TLS, https://host:port with TLS", s)
 	}
 	return at, nil
 }

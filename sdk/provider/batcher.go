@@ -38,7 +38,7 @@ type joint[In, Out any] struct {
 	begun   bool
 }
 
-var errResults = errors.New("a batch call must answer for each of its parts: as many results as inputs, in their order")
+var errResults = errors.New("a batch call must return one result for each input, in their order")
 
 // NewBatcher returns a Batcher that calls do with at most so many inputs, at the latest that long after the first one came. do
 // answers with one result per input, in their order, or with an error for all. Its context has the values of the first caller's

@@ -141,7 +141,7 @@ func (c *caller) report(log *slog.Logger, attempt int, err error) {
 	}
 	c.mu.Unlock()
 	if since >= callLogEvery {
-		log.Warn("a call to the substrate failed and is repeated", "call", c.name, "attempt", attempt, "errors", errors, "err", err)
+		log.Warn("a call to the substrate failed and is retried", "call", c.name, "attempt", attempt, "errors", errors, "err", err)
 	}
 }
 

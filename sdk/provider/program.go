@@ -258,7 +258,7 @@ func (l *loader[C]) offerings() ([]Offering, error) {
 	case l.program.Default != nil:
 		return l.program.Default(), nil
 	}
-	return nil, errors.New("there are no offerings: write some into the configuration, or use --offerings FILE or --seed-count N")
+	return nil, errors.New("there are no offerings: add some to the configuration, or use --offerings FILE or --seed-count N")
 }
 
 // serve runs the Provider, its metrics port and the reload of the offerings until ctx ends.
@@ -314,7 +314,7 @@ func watchOfferings(ctx context.Context, p *Provider, file string, log *slog.Log
 			err = p.SetOfferings(list...)
 		}
 		if err != nil {
-			log.Error("the changed offerings are refused; the old ones stay in force", "err", err)
+			log.Error("the changed offerings are rejected; the previous ones stay in force", "err", err)
 			continue
 		}
 		log.Info("offerings reloaded", "file", file, "offerings", len(list))
@@ -338,7 +338,7 @@ func versionOf(file string) fileVersion {
 func newLogger(w io.Writer, c LogSection) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return nil, fmt.Errorf("log level %q is none of debug, info, warn, error", c.Level)
+		return nil, fmt.Errorf("unknown log level %q; use debug, info, warn or error", c.Level)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch c.Format {
@@ -362,7 +362,7 @@ func checked(ctx context.Context, w io.Writer, p *Provider, err error) error {
 	fmt.Fprintf(w, "provider %s: %d offerings, %d slots, readiness %s\n", p.name, len(p.offers.wanted.order), slots, p.set.readiness.mode)
 	var warnings []error
 	if slots == 0 && !is[Resetter](p.backend) { // whose hosts exist already
-		warnings = append(warnings, errors.New("no offering has a slot"))
+		warnings = append(warnings, errors.New("no offering has slots"))
 	}
 	if p.set.readiness.mode == "none" {
 		warnings = append(warnings, errors.New("readiness is none: capacity is counted before a Pod can use it"))

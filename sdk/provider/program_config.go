@@ -23,118 +23,118 @@ import (
 // Common is the part of the configuration file that all providers share (PROV-20.2). Durations are written like "90s" or
 // "5m".
 type Common struct {
-	Provider    string `yaml:"provider" doc:"Name of this provider: begins every machine id and is host.provider."`
-	Addr        string `yaml:"addr" doc:"Address of the RPC port."`
-	MetricsAddr string `yaml:"metrics_addr" doc:"Address of /metrics, /healthz and /readyz; \"0\" or empty for none."`
-	DataDir     string `yaml:"data_dir" doc:"Directory of the state file, when state is not given."`
-	State       string `yaml:"state" doc:"State file, or \"memory\" to forget everything at the end of the process."`
+	Provider    string `yaml:"provider" doc:"Name of this provider. It is the prefix of each machine id and the value of host.provider."`
+	Addr        string `yaml:"addr" doc:"Listen address of the RPC port."`
+	MetricsAddr string `yaml:"metrics_addr" doc:"Listen address of /metrics, /healthz and /readyz; \"0\" or empty turns it off."`
+	DataDir     string `yaml:"data_dir" doc:"Directory of the state file. Used when state is empty."`
+	State       string `yaml:"state" doc:"Path of the state file. \"memory\" keeps the state in memory and loses it when the process ends."`
 
-	OfferingsFile string            `yaml:"offerings_file" doc:"File with a list under the key offerings; read again when it changes and on SIGHUP."`
-	Offerings     []OfferingSection `yaml:"offerings" doc:"The quota: which slots there are."`
-	SeedCount     int               `yaml:"seed_count" doc:"Number of slots from the built-in catalogue when there are no offerings."`
-	ControlAddr   string            `yaml:"control_addr" doc:"Address of SubstrateControl, where the substrate is a pretended one; empty for none."`
-	UseFake       bool              `yaml:"use_fake_backend" doc:"Run against the fake substrate instead of the real one."`
+	OfferingsFile string            `yaml:"offerings_file" doc:"File with a list of offerings under the key offerings. Reloaded when it changes and on SIGHUP."`
+	Offerings     []OfferingSection `yaml:"offerings" doc:"The quota: what the provider may create, by type, zone and count."`
+	SeedCount     int               `yaml:"seed_count" doc:"Number of slots to take from the built-in catalogue when no offerings are given."`
+	ControlAddr   string            `yaml:"control_addr" doc:"Listen address of SubstrateControl, which steers a simulated substrate; empty turns it off."`
+	UseFake       bool              `yaml:"use_fake_backend" doc:"Use the fake substrate instead of the real one."`
 
-	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often the hosts are described."`
-	DescribeTimeout   time.Duration `yaml:"describe_timeout" doc:"Limit of one description."`
-	LossRounds        int           `yaml:"loss_rounds" doc:"Complete rounds without a host before it is lost."`
-	Recovery          string        `yaml:"recovery" doc:"What happens at start to transitions that the last stop cut off: fail or resume."`
-	Janitor           string        `yaml:"janitor" doc:"on or off: whether FAILED machines and orphans are ended by themselves."`
-	AdoptStore        string        `yaml:"adopt_store" doc:"Id of a lost store whose hosts are taken over."`
-	ShutdownGrace     time.Duration `yaml:"shutdown_grace" doc:"How long running work may go on after a stop."`
+	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often the provider lists the hosts of the substrate."`
+	DescribeTimeout   time.Duration `yaml:"describe_timeout" doc:"Time limit of one listing of the hosts."`
+	LossRounds        int           `yaml:"loss_rounds" doc:"A host is lost after it is missing from this many complete listings in a row."`
+	Recovery          string        `yaml:"recovery" doc:"What to do at start with transitions that the last stop interrupted: fail or resume."`
+	Janitor           string        `yaml:"janitor" doc:"Whether FAILED machines and orphaned hosts are removed automatically: on or off."`
+	AdoptStore        string        `yaml:"adopt_store" doc:"Id of a lost store. The provider adopts the hosts that carry it."`
+	ShutdownGrace     time.Duration `yaml:"shutdown_grace" doc:"How long running transitions may continue after the process is told to stop."`
 
-	Timeouts  TimeoutSection         `yaml:"timeouts" doc:"Limits of the transitions."`
-	Retention RetentionSection       `yaml:"retention" doc:"How the janitor ages things."`
-	Prices    PriceSection           `yaml:"prices" doc:"Refresh of prices, where the provider quotes them."`
-	Limits    LimitSection           `yaml:"limits" doc:"How much runs at once."`
-	Calls     map[string]CallSection `yaml:"calls" doc:"Limits of substrate calls by name."`
-	TLS       TLSSection             `yaml:"tls" doc:"mTLS of the RPC port: all three files or none."`
-	Log       LogSection             `yaml:"log" doc:"Logs on stderr."`
+	Timeouts  TimeoutSection         `yaml:"timeouts" doc:"Time limits of transitions."`
+	Retention RetentionSection       `yaml:"retention" doc:"How long the janitor keeps records and hosts before it removes them."`
+	Prices    PriceSection           `yaml:"prices" doc:"How prices are refreshed, for providers that quote prices."`
+	Limits    LimitSection           `yaml:"limits" doc:"Limits on concurrent and queued work."`
+	Calls     map[string]CallSection `yaml:"calls" doc:"Limits on calls to the substrate, by call name."`
+	TLS       TLSSection             `yaml:"tls" doc:"mTLS of the RPC port. Set all three files or none."`
+	Log       LogSection             `yaml:"log" doc:"Logging to stderr."`
 	// OTLPEndpoint is where spans go; empty for nowhere.
-	OTLPEndpoint string        `yaml:"otlp_endpoint" doc:"OTLP gRPC endpoint for traces: host:port or http(s)://host:port; empty for none."`
-	Server       ServerSection `yaml:"server" doc:"Extras of the ports."`
+	OTLPEndpoint string        `yaml:"otlp_endpoint" doc:"OTLP gRPC endpoint for traces: host:port or http(s)://host:port. Empty turns traces off."`
+	Server       ServerSection `yaml:"server" doc:"Optional services of the ports."`
 }
 
 // OfferingSection is one offering of the file.
 type OfferingSection struct {
-	Name                    string            `yaml:"name" doc:"Key, part of every machine id; made from the other fields when empty."`
-	InstanceType            string            `yaml:"instance_type" doc:"Type."`
-	Zone                    string            `yaml:"zone" doc:"Zone."`
-	Zones                   []string          `yaml:"zones" doc:"Several zones, instead of zone: count slots in each."`
-	CapacityType            string            `yaml:"capacity_type" doc:"bare_metal, reserved, on_demand or spot."`
+	Name                    string            `yaml:"name" doc:"Name of the offering, which is part of each machine id. Derived from the other fields when empty."`
+	InstanceType            string            `yaml:"instance_type" doc:"Instance type."`
+	Zone                    string            `yaml:"zone" doc:"Availability zone."`
+	Zones                   []string          `yaml:"zones" doc:"Several zones, instead of zone. Each zone gets count slots."`
+	CapacityType            string            `yaml:"capacity_type" doc:"Capacity type: bare_metal, reserved, on_demand or spot."`
 	Count                   int               `yaml:"count" doc:"Number of slots."`
-	PricePerHour            float64           `yaml:"price_per_hour" doc:"US dollars per hour; 0 only for capacity that nobody bills."`
-	InterruptionProbability float64           `yaml:"interruption_probability" doc:"Chance per hour, 0 to 1; above 0 for spot."`
-	Resources               map[string]string `yaml:"resources" doc:"Request shape: resource name to quantity."`
-	Allocatable             map[string]string `yaml:"allocatable" doc:"What a kubelet will report; empty means the same as resources."`
-	Labels                  map[string]string `yaml:"labels" doc:"Labels that the node joins with. kubernetes.io/os is linux and kubernetes.io/arch is amd64 unless stated."`
+	PricePerHour            float64           `yaml:"price_per_hour" doc:"Price in US dollars per hour. Use 0 only for capacity that nobody pays for."`
+	InterruptionProbability float64           `yaml:"interruption_probability" doc:"Probability of an interruption per hour, 0 to 1. Must be above 0 for spot."`
+	Resources               map[string]string `yaml:"resources" doc:"Resources that Pods can request, as resource name to quantity."`
+	Allocatable             map[string]string `yaml:"allocatable" doc:"Resources that the kubelet will report as allocatable. Defaults to resources."`
+	Labels                  map[string]string `yaml:"labels" doc:"Labels that the node joins with. kubernetes.io/os defaults to linux and kubernetes.io/arch to amd64."`
 	Taints                  []TaintSection    `yaml:"taints" doc:"Taints that the node registers with."`
-	DrainEstimate           time.Duration     `yaml:"drain_estimate" doc:"How long a drain usually takes, from its acceptance to idle; 0 for what the provider knows."`
+	DrainEstimate           time.Duration     `yaml:"drain_estimate" doc:"How long a drain usually takes, from its acceptance until the machine is idle. 0 takes the provider's own estimate."`
 }
 
 // TaintSection is one taint.
 type TaintSection struct {
-	Key    string `yaml:"key" doc:"Key."`
-	Value  string `yaml:"value" doc:"Value."`
-	Effect string `yaml:"effect" doc:"NoSchedule, PreferNoSchedule or NoExecute."`
+	Key    string `yaml:"key" doc:"Key of the taint."`
+	Value  string `yaml:"value" doc:"Value of the taint."`
+	Effect string `yaml:"effect" doc:"Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute."`
 }
 
 // TimeoutSection is Timeouts.
 type TimeoutSection struct {
-	Create     time.Duration `yaml:"create" doc:"Limit of Create."`
-	Configure  time.Duration `yaml:"configure" doc:"Limit of Configure, the wait for the node included."`
-	Delete     time.Duration `yaml:"delete" doc:"Limit of Delete."`
-	DrainExtra time.Duration `yaml:"drain_extra" doc:"Limit of Drain beyond its grace."`
+	Create     time.Duration `yaml:"create" doc:"Time limit of Create."`
+	Configure  time.Duration `yaml:"configure" doc:"Time limit of Configure, including the wait for the node."`
+	Delete     time.Duration `yaml:"delete" doc:"Time limit of Delete."`
+	DrainExtra time.Duration `yaml:"drain_extra" doc:"Time limit of Drain, added to its grace period."`
 }
 
 // RetentionSection is Retention.
 type RetentionSection struct {
-	Failed   time.Duration `yaml:"failed" doc:"Age of a FAILED machine before it is retired."`
-	Lost     time.Duration `yaml:"lost" doc:"Age of a lost host's record before it is retired."`
-	Stockout time.Duration `yaml:"stockout" doc:"Pause before a slot is offered again after a stock-out."`
-	Orphan   time.Duration `yaml:"orphan" doc:"Age of a host that no record has before it is torn down."`
+	Failed   time.Duration `yaml:"failed" doc:"How long a FAILED machine is kept before it is retired."`
+	Lost     time.Duration `yaml:"lost" doc:"How long the record of a lost host is kept before it is retired."`
+	Stockout time.Duration `yaml:"stockout" doc:"How long a slot is withdrawn after a stock-out."`
+	Orphan   time.Duration `yaml:"orphan" doc:"How long a host without a record is left alone before it is torn down."`
 }
 
 // PriceSection is WithPrices.
 type PriceSection struct {
-	Interval time.Duration `yaml:"interval" doc:"How often prices are asked for."`
-	AgeMax   time.Duration `yaml:"age_max" doc:"Age of a price before the slots of its offering are withdrawn; 0 for never."`
+	Interval time.Duration `yaml:"interval" doc:"How often prices are fetched."`
+	AgeMax   time.Duration `yaml:"age_max" doc:"Largest age of a price. When it is exceeded, the slots of that offering are withdrawn; 0 means never."`
 }
 
 // LimitSection is WithTransitionLimits and WithTombstones.
 type LimitSection struct {
-	Transitions  int           `yaml:"transitions" doc:"Transitions that run at once."`
-	Queue        int           `yaml:"queue" doc:"Transitions that may wait."`
-	Tombstones   int           `yaml:"tombstones" doc:"Removals that are remembered."`
-	TombstoneTTL time.Duration `yaml:"tombstone_ttl" doc:"How long removals are remembered."`
+	Transitions  int           `yaml:"transitions" doc:"Most transitions that run concurrently."`
+	Queue        int           `yaml:"queue" doc:"Most transitions that may wait in the queue."`
+	Tombstones   int           `yaml:"tombstones" doc:"Most removed machines that are remembered."`
+	TombstoneTTL time.Duration `yaml:"tombstone_ttl" doc:"How long a removed machine is remembered."`
 }
 
 // CallSection is CallLimit.
 type CallSection struct {
-	Parallel  int     `yaml:"parallel" doc:"Calls at once."`
-	PerSecond float64 `yaml:"per_second" doc:"Rate limit; 0 for none."`
-	Burst     int     `yaml:"burst" doc:"Calls that may come at once under the rate limit."`
+	Parallel  int     `yaml:"parallel" doc:"Most concurrent calls."`
+	PerSecond float64 `yaml:"per_second" doc:"Most calls per second; 0 means no limit."`
+	Burst     int     `yaml:"burst" doc:"Most calls in one burst under the rate limit."`
 }
 
 // TLSSection names the files.
 type TLSSection struct {
-	Cert     string `yaml:"cert" doc:"Certificate, PEM."`
-	Key      string `yaml:"key" doc:"Private key, PEM."`
-	CA       string `yaml:"ca" doc:"CA bundle for both directions, PEM."`
-	Require  bool   `yaml:"require" doc:"Refuse to start in plaintext."`
-	ShardSAN bool   `yaml:"shard_san" doc:"Peers need the SAN bigfleet://shard/<id> of the shard they speak for."`
+	Cert     string `yaml:"cert" doc:"Path of the certificate (PEM)."`
+	Key      string `yaml:"key" doc:"Path of the private key (PEM)."`
+	CA       string `yaml:"ca" doc:"Path of the CA bundle (PEM) that verifies peers, in both directions."`
+	Require  bool   `yaml:"require" doc:"Refuse to start without TLS."`
+	ShardSAN bool   `yaml:"shard_san" doc:"Require each peer's certificate to have the SAN bigfleet://shard/<id> of the shard that it acts for."`
 }
 
 // LogSection is the logger.
 type LogSection struct {
-	Level  string `yaml:"level" doc:"debug, info, warn or error."`
-	Format string `yaml:"format" doc:"text or json."`
+	Level  string `yaml:"level" doc:"Log level: debug, info, warn or error."`
+	Format string `yaml:"format" doc:"Log format: text or json."`
 }
 
 // ServerSection is what the ports serve besides.
 type ServerSection struct {
-	Reflection bool `yaml:"reflection" doc:"gRPC reflection on the RPC port."`
-	Pprof      bool `yaml:"pprof" doc:"Profiles on the metrics port, for loopback callers."`
+	Reflection bool `yaml:"reflection" doc:"Serve gRPC reflection on the RPC port."`
+	Pprof      bool `yaml:"pprof" doc:"Serve pprof profiles on the metrics port, to loopback callers only."`
 }
 
 // DefaultCommon is the common part without any file, environment or flag.
@@ -174,16 +174,16 @@ func (c Common) Options() ([]Option, error) {
 		all = append(all, fmt.Errorf("janitor: %q is neither on nor off", c.Janitor))
 	}
 	if c.SeedCount < 0 {
-		all = append(all, fmt.Errorf("seed_count: %d is not a number of slots", c.SeedCount))
+		all = append(all, fmt.Errorf("seed_count: %d must be at least 0", c.SeedCount))
 	}
 	if c.SeedCount > seedCountMax {
-		all = append(all, fmt.Errorf("seed_count: %d is too many; the largest number is %d", c.SeedCount, seedCountMax))
+		all = append(all, fmt.Errorf("seed_count: %d is too large; the maximum is %d", c.SeedCount, seedCountMax))
 	}
 	if c.ReconcileInterval > reconcileMax {
-		all = append(all, fmt.Errorf("reconcile_interval: %s is too long; the longest is %s", c.ReconcileInterval, reconcileMax))
+		all = append(all, fmt.Errorf("reconcile_interval: %s is too long; the maximum is %s", c.ReconcileInterval, reconcileMax))
 	}
 	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
-		all = append(all, fmt.Errorf("adopt_store: %q is not the id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
+		all = append(all, fmt.Errorf("adopt_store: %q is not the id of a store; an id has 32 hexadecimal digits, and the log of the provider that does not become ready names it", c.AdoptStore))
 	}
 	for _, a := range []struct{ name, addr string }{{"addr", c.Addr}, {"metrics_addr", c.MetricsAddr}, {"control_addr", c.ControlAddr}} {
 		if err := checkAddress(a.addr); err != nil && a.addr != "" && (a.addr != "0" || a.name == "addr") {
@@ -238,7 +238,7 @@ func offeringsOf(sections []OfferingSection) ([]Offering, error) {
 	for i, s := range sections {
 		class, ok := classes[s.CapacityType]
 		if !ok {
-			all = append(all, fmt.Errorf("offerings[%d]: capacity_type %q is none of bare_metal, reserved, on_demand, spot", i, s.CapacityType))
+			all = append(all, fmt.Errorf("offerings[%d]: capacity_type %q is unknown; use bare_metal, reserved, on_demand or spot", i, s.CapacityType))
 		}
 		zones := s.Zones
 		if len(zones) == 0 {
@@ -293,7 +293,7 @@ func decodeStrict(b []byte, into any) error {
 	}
 	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
 		for i, line := range wrong.Errors { // the type is an internal name that a reader cannot look up
-			wrong.Errors[i] = unknownKey.ReplaceAllString(line, "$1 is no key of this file; --print-schema lists them")
+			wrong.Errors[i] = unknownKey.ReplaceAllString(line, "$1 is not a key of this file; --print-schema lists the keys")
 		}
 		return errors.New(strings.Join(wrong.Errors, "; ")) // one line: callers print no more
 	}

@@ -24,16 +24,16 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an unknown key":       {file: offering + "prise: 3\n", want: "line 3: prise is no key of this file; --print-schema lists them"},
-		"an unknown inner key": {file: offering + "timeouts: {creat: 3s}\n", want: "line 3: creat is no key of this file"},
+		"an unknown key":       {file: offering + "prise: 3\n", want: "line 3: prise is not a key of this file; --print-schema lists the keys"},
+		"an unknown inner key": {file: offering + "timeouts: {creat: 3s}\n", want: "line 3: creat is not a key of this file"},
 		"a wrong type":         {file: "seed_count: many\n", want: "line 1"},
-		"a negative count":     {args: []string{"--seed-count", "-5"}, want: "seed_count: -5 is not a number of slots"},
+		"a negative count":     {args: []string{"--seed-count", "-5"}, want: "seed_count: -5 must be at least 0"},
 		"no id of a store":     {args: []string{"--seed-count", "5", "--adopt-store", "zz"}, want: "32 hexadecimal digits"},
 		"half an id":           {args: []string{"--seed-count", "5", "--adopt-store", "00ff"}, want: "32 hexadecimal digits"},
 		"no quantity":          {file: strings.Replace(offering, "\"4\"", "four", 1), want: "resources[cpu]"},
 		"no offerings":         {want: "there are no offerings"},
 		"a twin":               {file: offering + "- {name: a, instance_type: y, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n", want: "a"},
-		"no endpoint":          {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port for TLS"},
+		"not an endpoint":          {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port with TLS"},
 		"too little":           {file: offering + "reconcile_interval: 1ms\nloss_rounds: 0\n", want: "reconcile_interval: 1ms is too small; the minimum is 10ms\nloss_rounds: 0 is too small; the minimum is 1"},
 		"no address":           {args: []string{"--seed-count", "5", "--addr", ":99999"}, want: "addr: \":99999\" is not an address"},
 		"an unknown recovery":  {file: offering + "recovery: perhaps\n", want: "neither fail nor resume"},
@@ -69,10 +69,10 @@ func TestWrongFlagsAreNamedTogether(t *testing.T) {
 		want []string
 	}{
 		"unknown ones": {[]string{"--nope", "--addr", "x", "--tls-cert", "a", "--sede-count=5"},
-			[]string{"unknown flag: --nope", "unknown flag: --sede-count", "addr: \"x\" is not an address", "--tls-cert given without --tls-key and --tls-ca", "loud", "there are no offerings"}},
-		"wrong values":     {[]string{"--seed-count=abc", "--reconcile-interval", "soon", "--tls-key=k"}, []string{"--seed-count", "--reconcile-interval", "--tls-key given without"}},
+			[]string{"unknown flag: --nope", "unknown flag: --sede-count", "addr: \"x\" is not an address", "--tls-cert is given without --tls-key and --tls-ca", "loud", "there are no offerings"}},
+		"wrong values":     {[]string{"--seed-count=abc", "--reconcile-interval", "soon", "--tls-key=k"}, []string{"--seed-count", "--reconcile-interval", "--tls-key is given without"}},
 		"a missing value":  {[]string{"--addr"}, []string{"flag needs an argument: --addr"}},
-		"the next reader":  {[]string{"--print-config", "--addr", "x", "--tls-cert", "a"}, []string{"addr: \"x\"", "--tls-cert given without"}},
+		"the next reader":  {[]string{"--print-config", "--addr", "x", "--tls-cert", "a"}, []string{"addr: \"x\"", "--tls-cert is given without"}},
 		"nothing unlawful": {[]string{"--print-config", "--log-level", "warn", "--seed-count", "5", "--state", "memory"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

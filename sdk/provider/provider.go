@@ -144,7 +144,7 @@ func (p *Provider) storeID() string {
 // it could not start (a *StartError) or when serving failed. A backend that is an io.Closer is closed at the end.
 func (p *Provider) Run(ctx context.Context) (err error) {
 	if p.ran.Swap(true) {
-		return errors.New("Run was called before: make another Provider")
+		return errors.New("Run was called before; create a new Provider")
 	}
 	p.started = time.Now()
 	if c, ok := p.backend.(io.Closer); ok {
@@ -233,7 +233,7 @@ func (p *Provider) open() error {
 func (p *Provider) reloaded(r identity.Reload) {
 	p.metrics.tlsReload.WithLabelValues(outcome(r.Err)).Inc()
 	if r.Err != nil {
-		p.log.Error("the TLS files changed and cannot be used; the last good set stays", "err", r.Err)
+		p.log.Error("the changed TLS files cannot be used; the last valid set stays in use", "err", r.Err)
 		return
 	}
 	p.log.Info("TLS files reloaded", "not_after", r.NotAfter)
@@ -251,7 +251,7 @@ func listenOn(what, flag, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %s is in use: end the process that has it, or give this one another address with %s", what, addr, flag)
+		return nil, fmt.Errorf("%s: %s is in use: stop the process that uses it, or choose another address with %s", what, addr, flag)
 	case err != nil:
 		return nil, fmt.Errorf("%s (%s): %w", what, flag, err)
 	}
@@ -263,7 +263,7 @@ func (p *Provider) announce(l net.Listener) {
 	p.addr.Store(&addr)
 	store := "durable"
 	if !p.set.durable(p) {
-		store = "memory: everything is forgotten at the end of this process"
+		store = "state is kept in memory only and is lost when this process ends"
 	}
 	p.log.Info("provider starts", "addr", addr, "tls", p.tls != nil, "store", store, "store_id", p.storeID(),
 		"readiness", p.set.readiness.mode, "version", p.set.version)
@@ -271,7 +271,7 @@ func (p *Provider) announce(l net.Listener) {
 		p.log.Warn("readiness is none: machines are shown as Configured before their nodes are Ready")
 	}
 	if p.set.anyShard && p.tls != nil {
-		p.log.Warn("shard SANs are not checked: any certificate of the CA may mutate as any shard")
+		p.log.Warn("shard SANs are not checked: any certificate of the CA may act as any shard")
 	}
 }
 
@@ -350,7 +350,7 @@ func (p *Provider) stop(loops *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-time.After(p.set.shutdownGrace):
-		p.log.Warn("running operations are cut off; the next start decides what became of them", "transitions", p.queue.busy())
+		p.log.Warn("running operations are interrupted; the next start determines their outcome", "transitions", p.queue.busy())
 	}
 	p.endWork(errStopping)
 	<-done // a Backend's calls end with their context
@@ -407,7 +407,7 @@ func (p *Provider) recover() (resume []*work, err error) {
 		next, _ := lifecycle.Interrupt(row.Record, now)
 		batch = append(batch, inventory.Change{Slot: slot, Record: next})
 		p.metrics.transitions.WithLabelValues(k.Label(), "interrupted").Inc()
-		p.log.Warn("transition was cut off by the last stop", "machine", row.ID(), "kind", k.Label(), "operation", row.Record.Operation(k))
+		p.log.Warn("the last stop interrupted a transition", "machine", row.ID(), "kind", k.Label(), "operation", row.Record.Operation(k))
 		if len(batch) == CommitBatchMax {
 			if err := flush(); err != nil {
 				return nil, err

@@ -88,7 +88,7 @@ func (a admin) ExplainMachine(_ context.Context, req *connect.Request[bigfleetv1
 	r, marks := slot.Record(), slot.Marks()
 	p.inventory.Release(slot)
 	if r == nil {
-		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("no machine %.128q here; List shows what there is", id))
+		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("there is no machine %.128q; List shows the machines", id))
 	}
 	out := &bigfleetv1alpha1.ExplainMachineResponse{Machine: r.Machine(), OperationIds: map[string]string{}}
 	for _, m := range marks {
@@ -126,15 +126,15 @@ func (a admin) RetireMachine(ctx context.Context, req *connect.Request[bigfleetv
 	r := recordOf(p.inventory.Get(id))
 	switch {
 	case r == nil:
-		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("no machine %.128q here; List shows what there is", id))
+		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("there is no machine %.128q; List shows the machines", id))
 	case r.State != lifecycle.Failed:
-		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is %s; only a FAILED one is retired", id, server.StateName(r.State)))
+		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is %s; only FAILED machines can be retired", id, server.StateName(r.State)))
 	case r.IsBound() && !r.Lost && !req.Msg.GetForce():
-		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is bound to cluster %q and workloads may run there; look first, then set force", id, r.Cluster))
+		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is bound to cluster %q, and workloads may run on it; check it, then set force", id, r.Cluster))
 	case req.Msg.GetValidateOnly():
 		return connect.NewResponse(&bigfleetv1alpha1.RetireMachineResponse{}), nil
 	case !p.janitor.claim(id):
-		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is being retired already", id))
+		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("machine %q is already being retired", id))
 	}
 	p.log.Warn("admin: retire", "machine", id, "force", req.Msg.GetForce(), "reason", req.Msg.GetReason())
 	type answer struct {
@@ -168,7 +168,7 @@ func (a admin) AcknowledgeLoss(_ context.Context, req *connect.Request[bigfleetv
 	}
 	held := p.losses.holding()
 	if len(held) != int(req.Msg.GetHosts()) {
-		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("%d hosts are held, but the request is for %d; read the state again", len(held), req.Msg.GetHosts()))
+		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("%d hosts are held, but the request names %d; read the state again", len(held), req.Msg.GetHosts()))
 	}
 	out := &bigfleetv1alpha1.AcknowledgeLossResponse{Ids: held}
 	if req.Msg.GetValidateOnly() {
@@ -222,5 +222,5 @@ func (p *Provider) adminReady() error {
 	if p.phase.Load() == serving && p.inventory.WriteError() == nil {
 		return nil
 	}
-	return server.Error(connect.CodeUnavailable, "nothing was done: the provider is starting, is stopping or cannot write its store", retryHint(time.Second))
+	return server.Error(connect.CodeUnavailable, "nothing was changed: the provider is starting, is stopping or cannot write its store", retryHint(time.Second))
 }

@@ -56,7 +56,7 @@ func (p *Provider) claim(shard string, epoch int64) error {
 	case known && epoch < claimed:
 		return server.Outdated(lifecycle.Request{ShardID: shard, Token: lifecycle.Token{Epoch: epoch}}, claimed)
 	case !known && shards >= ClaimsMax:
-		return server.Error(connect.CodeResourceExhausted, fmt.Sprintf("%d shards have claimed an epoch here, and no more are kept; mutations work without a claim", shards))
+		return server.Error(connect.CodeResourceExhausted, fmt.Sprintf("%d shards have claimed an epoch here, which is the limit; mutations work without a claim", shards))
 	}
 	if !known || epoch > claimed {
 		if err := p.inventory.SetSetting(claimPrefix+shard, binary.BigEndian.AppendUint64(nil, uint64(epoch))); err != nil {

@@ -128,7 +128,7 @@ func (p *Provider) tidy(now time.Time) {
 				return
 			}
 			if _, err := p.retire(p.work, r.ID, teardown, false); err != nil && p.work.Err() == nil {
-				p.log.Warn("a failed machine could not be retired; it is tried again", "machine", r.ID, "err", err)
+				p.log.Warn("a failed machine could not be retired; the provider retries", "machine", r.ID, "err", err)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func (p *Provider) nodeAbsent(r *lifecycle.Record) bool {
 	exists, err := p.set.readiness.nodes.Exists(ctx, nodeOf(m, r.Cluster))
 	if err != nil || exists {
 		if p.rejected.news("retire"+r.ID, fmt.Sprint(exists, err)) {
-			p.log.Warn("a machine whose Configure failed stays, because its node exists or its cluster does not answer; RetireMachine ends it",
+			p.log.Warn("a machine whose Configure failed is kept, because its node exists or its cluster does not answer; RetireMachine removes it",
 				"machine", r.ID, "cluster", r.Cluster, "node_exists", exists, "err", err)
 		}
 		return false
@@ -316,7 +316,7 @@ func (p *Provider) tearOrphans(now time.Time) {
 				return
 			}
 			o.busy = false
-			p.log.Warn("an orphan could not be torn down; it is tried again", "machine", o.machine, "host", o.ref, "err", err)
+			p.log.Warn("an orphaned host could not be torn down; the provider retries", "machine", o.machine, "host", o.ref, "err", err)
 		})
 	}
 }

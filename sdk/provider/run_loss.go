@@ -96,9 +96,9 @@ func (p *Provider) lose(v *view) error {
 				zones[row.Record.Shape.Attributes().Zone]++
 			}
 		}
-		message := fmt.Sprintf("%d of %d hosts are missing, by zone %v; none is given up before they return or an operator acknowledges it (AcknowledgeLoss)", len(held), hosts, zones)
+		message := fmt.Sprintf("%d of %d hosts are missing, by zone %v; none counts as lost until they return or an operator acknowledges the loss (AcknowledgeLoss)", len(held), hosts, zones)
 		if p.rejected.news("guard", message) {
-			p.log.Error("loss guard holds", "detail", message)
+			p.log.Error("the loss guard holds", "detail", message)
 		}
 	}
 	return p.giveUp(lost)
@@ -112,7 +112,7 @@ func (p *Provider) giveUp(ids []string) error {
 			if r == nil {
 				return nil, false
 			}
-			next, ok := lifecycle.Lose(r, fmt.Sprintf("%s is gone: nothing of it answers at the substrate", r.Host.Ref), now)
+			next, ok := lifecycle.Lose(r, fmt.Sprintf("%s is gone: the substrate no longer has it", r.Host.Ref), now)
 			if !ok {
 				return nil, false
 			}

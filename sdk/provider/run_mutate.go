@@ -81,7 +81,7 @@ func (p *Provider) mutate(ctx context.Context, q lifecycle.Request, blob []byte)
 		}
 		if !p.blobs.take(len(blob)) {
 			refused = server.Error(connect.CodeResourceExhausted,
-				fmt.Sprintf("the boot data of transitions that run or wait fills %d MiB; nothing was started, try later", blobsBytesMax>>20), retryHint(5*time.Second))
+				fmt.Sprintf("the boot data of running and queued transitions has %d MiB; nothing was started, retry later", blobsBytesMax>>20), retryHint(5*time.Second))
 			break
 		}
 		change.Record = lifecycle.Accept(record, q, id, time.Now())
@@ -125,12 +125,12 @@ func (p *Provider) countRefusal(why lifecycle.Reason, k Kind) {
 // admit is step 7: room in the queue, breakers, the readiness source's and the backend's quick checks.
 func (p *Provider) admit(q lifecycle.Request, r *lifecycle.Record) error {
 	if p.queue.full(q.Kind) {
-		return server.Error(connect.CodeResourceExhausted, fmt.Sprintf("%d transitions wait already; nothing was started, try later", p.set.queue), retryHint(5*time.Second))
+		return server.Error(connect.CodeResourceExhausted, fmt.Sprintf("%d transitions are already queued; nothing was started, retry later", p.set.queue), retryHint(5*time.Second))
 	}
 	if q.Kind == Create {
 		if call, open := p.callers.refusing(); open {
 			return server.Error(connect.CodeResourceExhausted,
-				fmt.Sprintf("the substrate keeps refusing %s; nothing was started, try later", call), retryHint(breakerProbe))
+				fmt.Sprintf("the substrate rejects %s repeatedly; nothing was started, retry later", call), retryHint(breakerProbe))
 		}
 	}
 	if q.Kind == Configure && p.set.readiness.mode == "nodes" {
@@ -185,7 +185,7 @@ func (p *Provider) get(ref *bigfleetv1alpha1.MachineRef) (*bigfleetv1alpha1.Mach
 	id := ref.GetId()
 	row := p.inventory.Get(id)
 	if row == nil {
-		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("no machine %.128q here; List shows what there is", id))
+		return nil, server.Error(connect.CodeNotFound, fmt.Sprintf("there is no machine %.128q; List shows the machines", id))
 	}
 	return row.Record.Machine(), nil
 }
@@ -206,7 +206,7 @@ func (p *Provider) list(ctx context.Context, f *bigfleetv1alpha1.ListFilter) (*b
 	size := page.Bytes()
 	if size > ResponseBytesMax-1<<20 { // the rest of the answer is small
 		return nil, server.Error(connect.CodeResourceExhausted,
-			fmt.Sprintf("the answer would have %d MiB, at most %d are sent; use max_results and feed revision back", size>>20, ResponseBytesMax>>20))
+			fmt.Sprintf("the answer would have %d MiB, and at most %d can be sent; use max_results, and send the revision with the next call", size>>20, ResponseBytesMax>>20))
 	}
 	p.metrics.listRows.WithLabelValues(scope).Add(float64(len(page.Rows)))
 	answer := &bigfleetv1alpha1.MachineList{

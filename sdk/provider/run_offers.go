@@ -62,7 +62,7 @@ func (o *offers) has(origin lifecycle.Origin) bool {
 func (p *Provider) SetOfferings(list ...Offering) error {
 	c, err := newCatalogue(p.name, list, p.backend)
 	if err != nil {
-		return fmt.Errorf("the offerings stay as they were: %w", err)
+		return fmt.Errorf("the offerings were not changed: %w", err)
 	}
 	select {
 	case <-p.ready:

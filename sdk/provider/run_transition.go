@@ -46,7 +46,7 @@ func (p *Provider) start(w *work) {
 		if p.queue.remove(w) {
 			p.blobs.give(len(w.blob))
 			p.fail(w, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_TIMEOUT,
-				fmt.Sprintf("waited %s in the queue and was not started; nothing was done at the substrate", 2*w.limit), "timeout")
+				fmt.Sprintf("the transition waited %s in the queue and was not started; the substrate was not changed", 2*w.limit), "timeout")
 		}
 	})
 	if p.queue.push(w) {
@@ -107,7 +107,7 @@ func (p *Provider) run(w *work) {
 	}
 }
 
-var errLimit = errors.New("the time limit of the transition passed")
+var errLimit = errors.New("the transition exceeded its time limit")
 
 // attempts repeats transient errors with exponential backoff and full jitter until the context ends (PROV-19.2).
 func (p *Provider) attempts(ctx context.Context, w *work, last *lastError) (lifecycle.Result, error) {
@@ -181,7 +181,7 @@ func (p *Provider) create(ctx context.Context, w *work, m Machine, r *lifecycle.
 	}
 	result.Host = lifecycle.Host{Provider: p.name, Ref: host.Ref}
 	if host.Ref == "" {
-		return result, errors.New("the backend created a host and did not name it (Host.Ref is empty)")
+		return result, errors.New("the backend created a host without a name (Host.Ref is empty)")
 	}
 	if result.Shape, err = p.refined(r.Shape, host.Attributes); err != nil {
 		// PROV-9.10: a bad observed record is never stored; the offering's own attributes stay in force.
@@ -297,7 +297,7 @@ func (p *Provider) conclude(w *work, slot *inventory.Slot, next *lifecycle.Recor
 // late drops the result of a transition that was failed before. Its host belongs to no machine; the janitor finds it by its marks.
 func (p *Provider) late(w *work, result lifecycle.Result) {
 	p.metrics.transitions.WithLabelValues(w.kind.Label(), "late").Inc()
-	p.log.Warn("a transition finished after it had failed; its result is discarded", "kind", w.kind.Label(),
+	p.log.Warn("a transition ended after it had failed; its result is ignored", "kind", w.kind.Label(),
 		"machine", w.machine, "operation", w.id, "host", result.Host.Ref)
 	if result.Host.Present() {
 		p.janitor.orphan(result.Host.Ref, w.machine, w.id, time.Now())

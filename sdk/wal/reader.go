@@ -111,7 +111,7 @@ func (r *Reader) zerosFollow() error {
 			_, _ = r.r.Discard(len(b))
 			continue
 		}
-		return fmt.Errorf("%w: zeros stand where a frame should begin", ErrDamaged)
+		return fmt.Errorf("%w: there are zeros where a frame should begin", ErrDamaged)
 	}
 }
 

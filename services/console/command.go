@@ -16,7 +16,7 @@ func NewCommand(edit ...func(*Config) error) *cobra.Command {
 	var c Config
 	cmd := &cobra.Command{
 		Use:   "bigfleet-console",
-		Short: "The web UI of BigFleet: who waits and why, what there is, what it costs, what happened",
+		Short: "Run the web UI: what waits and why, which machines exist, what they cost, and what happened",
 		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()

@@ -18,7 +18,7 @@ func NewCommand(edit ...func(*Config)) *cobra.Command {
 	var c Config
 	cmd := &cobra.Command{
 		Use:   "bigfleet-coordinator",
-		Short: "One replica of BigFleet's coordinator: which shard owns what, behind one Raft group",
+		Short: "Run one replica of the coordinator, which records in a Raft group which shard owns what",
 		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
@@ -28,20 +28,20 @@ func NewCommand(edit ...func(*Config)) *cobra.Command {
 	fs.StringVar(&c.RaftAdvertise, "raft-advertise", "", "stable name and port under which the other replicas reach --raft-bind; empty means the bound address")
 	fs.StringVar(&c.Advertise, "advertise-addr", "", "name and port under which clients reach --listen; empty means the host of --raft-advertise with the port of --listen")
 	fs.StringVar(&c.ID, "id", "node-1", "permanent identity of this replica; under Kubernetes the Pod name")
-	fs.StringVar(&c.DataDir, "data-dir", "./coord-data", "where the log, votes and snapshots live")
-	fs.BoolVar(&c.Bootstrap, "bootstrap", false, "let the first of --peers, or ordinal 0, begin a group when all replicas say that there is none (safe to leave on)")
+	fs.StringVar(&c.DataDir, "data-dir", "./coord-data", "directory for the log, votes and snapshots")
+	fs.BoolVar(&c.Bootstrap, "bootstrap", false, "let the first of --peers, or ordinal 0, start a group when all replicas report that there is none (safe to leave on)")
 	fs.IntVar(&c.BootstrapExpect, "bootstrap-expect", 1, "how many replicas there will be: 1, 3 or 5")
-	fs.BoolVar(&c.ForceBootstrap, "force-bootstrap", false, "begin a group without asking the other replicas; this can create a second group beside a running one")
-	fs.StringSliceVar(&c.Peers, "peers", nil, "RPC addresses of all replicas, host:port or id=host:port, the one that may begin a group first")
-	fs.StringVar(&c.JoinAddr, "join-addr", "", "one name and port that stands for all replicas, in place of or beside --peers")
+	fs.BoolVar(&c.ForceBootstrap, "force-bootstrap", false, "start a group without asking the other replicas; this can create a second group beside a running one")
+	fs.StringSliceVar(&c.Peers, "peers", nil, "RPC addresses of all replicas, host:port or id=host:port; first the replica that may start a group")
+	fs.StringVar(&c.JoinAddr, "join-addr", "", "one name and port for all replicas, instead of or in addition to --peers")
 	fs.StringVar(&c.ExportDir, "snapshot-export-dir", "", "directory for continuous copies of the state, written by the leader; empty means none")
 	fs.DurationVar(&c.ExportInterval, "snapshot-export-interval", ExportIntervalDefault, "pause between copies")
 	fs.IntVar(&c.ExportKeep, "snapshot-export-keep", ExportKeepDefault, "copies kept")
 	fs.DurationVar(&c.RebalanceInterval, "rebalance-interval", RebalanceDefault, "pause between sweeps of the rebalancer; 0 switches it off")
 	fs.StringVar(&c.AuditLog, "audit-log", "", "file for audit records as JSON lines, on every replica; empty means none")
-	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "without TLS, accept orders from any peer, not only from loopback")
+	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "without TLS, accept operator requests from any address, not only from loopback")
 	fs.IntVar(&c.AdminRate, "admin-rate", 50, "most admin calls per second of one caller; negative means no limit")
-	fs.DurationVar(&c.Heartbeat, "raft-heartbeat-timeout", 300*time.Millisecond, "silence of the leader after which a follower stands for election (the library's default is 1s)")
+	fs.DurationVar(&c.Heartbeat, "raft-heartbeat-timeout", 300*time.Millisecond, "how long a follower waits for the leader before it stands for election (the library's default is 1s)")
 	fs.DurationVar(&c.Election, "raft-election-timeout", 300*time.Millisecond, "how long an election may take (the library's default is 1s)")
 	fs.DurationVar(&c.Lease, "raft-leader-lease", 200*time.Millisecond, "time after which a leader without a quorum steps down (the library's default is 500ms; slow disks: raise all three together)")
 	fs.IntVar(&c.FeatureLevelMax, "feature-level-max", 0, "highest feature level of the group, so that an older version can be restored; 0 means that of the binary")

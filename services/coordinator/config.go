@@ -112,7 +112,7 @@ func (c *Config) check() error {
 		fail("--id %q must be 1 to 128 of letters, digits, dot, underscore and dash", c.ID)
 	}
 	if c.DataDir == "" {
-		fail("--data-dir is empty: the log needs a place that survives restarts")
+		fail("--data-dir is empty: the log needs a directory that survives restarts")
 	}
 	if c.Listener == nil {
 		errs = append(errs, config.CheckListen("listen", c.Listen))

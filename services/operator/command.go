@@ -21,12 +21,12 @@ func NewCommand() *cobra.Command {
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "bigfleet-operator",
-		Short: "BigFleet's agent in one managed cluster: sends its demand to the shard and carries out what the shard decides",
+		Short: "Run the operator of one managed cluster: it sends the cluster's demand to the shard and carries out the shard's decisions",
 		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
 	shared.Bind(fs, ":8770")
-	fs.StringVar(&c.ClusterID, "cluster-id", "", "permanent identity of this cluster (required)")
+	fs.StringVar(&c.ClusterID, "cluster-id", "", "permanent id of this cluster (required)")
 	fs.StringVar(&c.ShardAddr, "shard-addr", "", "address of the shard, host:port (required)")
 	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty means the service account of the Pod")
 	fs.StringVar(&c.Namespace, "namespace", "", "namespace of the Lease and the ConfigMaps; empty means that of the Pod, else "+namespaceDefault)

@@ -17,7 +17,7 @@ func NewCommand() *cobra.Command {
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "bigfleet-podcontroller",
-		Short: "keeps one CapacityRequest per Pod, so that BigFleet knows the demand of this cluster",
+		Short: "Run the pod controller of a cluster: it keeps one CapacityRequest for each Pod, so that BigFleet knows the demand",
 		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
@@ -27,8 +27,8 @@ func NewCommand() *cobra.Command {
 	fs.StringVar(&c.PriorityClassDefaults, "priority-class-defaults", "", "YAML file with the penalties that PriorityClasses have by default, in dollars")
 	fs.StringSliceVar(&c.ExcludeNamespaces, "exclude-namespaces", nil, "namespaces whose Pods get no CapacityRequest")
 	fs.StringVar(&c.UnmanagedNodeSelector, "unmanaged-node-selector", UnmanagedNodeSelectorDefault, "labels of nodes that are not BigFleet's; Pods bound to them get no CapacityRequest")
-	fs.BoolVar(&c.CountForeignNodes, "count-foreign-nodes", false, "also count Pods on nodes that are not machines of BigFleet")
-	fs.StringVar(&c.BestEffortFloor, "best-effort-floor", BestEffortFloorDefault, "what a Pod without cpu and memory requests counts as")
+	fs.BoolVar(&c.CountForeignNodes, "count-foreign-nodes", false, "also create CapacityRequests for Pods on nodes that are not machines of BigFleet")
+	fs.StringVar(&c.BestEffortFloor, "best-effort-floor", BestEffortFloorDefault, "resources that are requested for a Pod without cpu and memory requests")
 	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
 	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods reconciled in parallel")
 	fs.DurationVar(&c.CacheSyncTimeout, "cache-sync-timeout", cacheSyncDefault, "how long the first listing of all objects may take")

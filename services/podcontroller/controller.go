@@ -110,7 +110,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	if err := m.Err(); err != nil {
 		return nil, err
 	}
-	if p.events, err = events.New(events.Config{Client: p.access.Client, Component: "bigfleet-podcontroller", Log: p.log, Dropped: dropped.Inc}); err != nil {
+	if p.events, err = events.New(events.Config{Client: p.access.Client, Component: Reporter, Log: p.log, Dropped: dropped.Inc}); err != nil {
 		return nil, err
 	}
 	excluded := map[string]bool{}

@@ -53,7 +53,7 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 		case core.Superseded:
 			why := "superseded"
 			s.refusing.Store(&why)
-			s.log.Error("superseded: another process has this shard's identity; nothing is actuated from here on", "err", f.Evidence)
+			s.log.Error("superseded: another process has this shard's identity; this process starts no more actions", "err", f.Evidence)
 		case core.CheckpointTaken:
 			s.audit.Checkpoint(at, s.core.Steps(), f.State, s.core.Digest())
 		case *core.ComparePlan:
@@ -95,7 +95,7 @@ func (s *shell) publish(p *core.Publish) {
 	}
 	if p.Status.Listed && !s.saidReady {
 		s.saidReady = true
-		s.log.Info("shard is ready: every provider was listed once", "machines", p.Status.Machines)
+		s.log.Info("the shard is ready: each provider has been listed once", "machines", p.Status.Machines)
 	}
 	if p.Status.Cycle != s.shownCycle {
 		s.shownCycle = p.Status.Cycle
@@ -125,7 +125,7 @@ func (s *shell) observe(e core.Event, d time.Duration) {
 // panicked writes down what is needed to find the defect. State after a panic is not trusted, so the process ends
 // (SHARD-3.7). A roll-up that did it is refused for a day after the restart (SHARD-3.8).
 func (s *shell) panicked(at core.At, e core.Event, p any) {
-	s.log.Error("the core failed; the process ends and is rebuilt from providers and operators",
+	s.log.Error("the core failed; the process exits, and its successor rebuilds the state from providers and operators",
 		"event", core.KindOf(e).String(), "err", fmt.Sprint(p))
 	if s.recording {
 		s.audit.Event(s.core.Steps()+1, at, e, 0)
@@ -133,7 +133,7 @@ func (s *shell) panicked(at core.At, e core.Event, p any) {
 	}
 	if r, ok := e.(core.RollupArrived); ok && r.Hash != "" {
 		if err := s.store.Put(core.BucketPoison, r.Hash, codec.Marshal(poisonNote{Until: time.Now().Add(poisonTime).Unix()})); err != nil {
-			s.log.Error("the roll-up that made the core fail could not be banned", "cluster", r.Cluster, "err", err)
+			s.log.Error("the roll-up that made the core fail could not be marked as refused", "cluster", r.Cluster, "err", err)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (s *shell) logRecord(r *core.Record) {
 }
 
 func recordTitle(t core.RecordType) string {
-	titles := [...]string{"", "operation started", "operation ended", "decision held back: paused", "decision held back: dry run",
+	titles := [...]string{"", "operation started", "operation ended", "decision held: paused", "decision held: dry run",
 		"roll-up accepted", "roll-up held", "roll-up rejected", "reclaim gate opened", "machine record rejected", "unexpected transition",
 		"binding conflict", "machine vanished", "machine stuck", "machine failed", "machine recovered", "backoff changed", "removals held",
 		"fence", "session opened", "session closed", "instruction", "order", "ownership", "defect", "interruption"}

@@ -64,7 +64,7 @@ func readCeiling[T any](flag string, values []string, to *session.Ceiling[T], pa
 // bucketOf is the bucket of an amount. Penalties come in buckets: any other amount would be another one than was written.
 func bucketOf(dollars float64) (demand.Bucket, error) {
 	if !(dollars >= 0 && dollars <= 1<<33) {
-		return 0, errors.New("it must be from 0 to 2^33 dollars")
+		return 0, errors.New("it must be between 0 and 2^33 dollars")
 	}
 	above := demand.BucketOf(demand.Penalty(math.Ceil(2 * dollars)))
 	if float64(above.Penalty()) == 2*dollars {

@@ -167,10 +167,10 @@ func (c *Config) check() error {
 		fail("--id %q must be 1 to 128 of letters, digits, dot, underscore and dash", c.ID)
 	}
 	if c.DataDir == "" {
-		fail("--data-dir is empty: the epoch and the decision log need a place that survives restarts")
+		fail("--data-dir is empty: the epoch and the decision log need a directory that survives restarts")
 	}
 	if len(c.Providers) == 0 {
-		fail("--provider-addr is empty: name the capacity provider to buy from; there is no built-in fake one")
+		fail("--provider-addr is empty: give the address of a capacity provider; there is no built-in fake one")
 	}
 	if c.Listener == nil {
 		errs = append(errs, config.CheckListen("listen", c.Listen))
@@ -186,9 +186,9 @@ func (c *Config) check() error {
 	if f := c.ReclaimCapFraction; f < 0 || f > 1 || f != f {
 		fail("--reclaim-cap-fraction %v must be between 0 and 1", f)
 	} else if f > 0 && f < 0.001 {
-		fail("--reclaim-cap-fraction %v is less than a thousandth, the smallest part; 0 means no limit, --actuation-paused reclaims nothing", f)
+		fail("--reclaim-cap-fraction %v is less than the minimum of 0.001; 0 means no limit, and --actuation-paused reclaims nothing", f)
 	} else if m := f * 1000; math.Abs(m-math.Round(m)) > 1e-6 {
-		fail("--reclaim-cap-fraction %v is no whole number of thousandths: give %v or %v", f, math.Floor(m)/1000, math.Ceil(m)/1000)
+		fail("--reclaim-cap-fraction %v is not a whole number of thousandths: give %v or %v", f, math.Floor(m)/1000, math.Ceil(m)/1000)
 	}
 	if s := c.ClusterSpendMax; s < 0 || s > 1e9 || s != s || s > 0 && s < 0.000001 {
 		fail("--cluster-spend-max %v must be 0, or between a millionth and a billion dollars per hour", s)
@@ -233,7 +233,7 @@ func (c *Config) check() error {
 		}
 	}
 	if n := c.RollupBytesMax; n < 0 || n > RollupBytesTop {
-		fail("--max-rollup-bytes %d is not from 0 to %d", n, int64(RollupBytesTop))
+		fail("--max-rollup-bytes %d must be between 0 and %d", n, int64(RollupBytesTop))
 	}
 	if c.EpochFloor < 0 {
 		fail("--epoch-floor %d is negative", c.EpochFloor)
@@ -262,7 +262,7 @@ func (c *Config) checkNotZero() error {
 		"session-max-age": int64(c.SessionAgeMax), "max-rollup-bytes": c.RollupBytesMax, "max-rollup-needs": int64(c.RollupNeedsMax),
 		"shutdown-grace": int64(c.ShutdownGrace), "decision-log-max-bytes": c.DecisionLogBytesMax} {
 		if v == 0 {
-			errs = append(errs, fmt.Errorf("--%s 0 means nothing here: leave it out for the default, or give more than 0", flag))
+			errs = append(errs, fmt.Errorf("--%s must be more than 0; leave it out for the default", flag))
 		}
 	}
 	for flag, d := range map[string]time.Duration{"release-delay": c.ReleaseDelay, "release-delay-empty": c.ReleaseDelayEmpty, "session-handover-wait": c.SessionHandoverWait, "release-unused-after": c.ReleaseUnusedAfter} {

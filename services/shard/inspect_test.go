@@ -168,7 +168,7 @@ func TestCompareCycles(t *testing.T) {
 	if err != nil || c.Msg.FirstCycle != first || c.Msg.SecondCycle < last || len(c.Msg.Needs) != 1 {
 		t.Errorf("by time: %v, %v", c, err)
 	}
-	if _, err := s.Read.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstAtUnixNanos: now - int64(time.Hour)})); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "cycles are remembered since") {
+	if _, err := s.Read.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstAtUnixNanos: now - int64(time.Hour)})); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "the oldest cycle in memory is of") {
 		t.Errorf("before the process: %v", err)
 	}
 	red.Rollup()

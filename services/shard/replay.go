@@ -140,7 +140,7 @@ func (r *ReplayResult) plan(c ReplayConfig, at *core.Core, seen *core.Publish) e
 		ask.Providers = append(ask.Providers, p.Name)
 	}
 	if r.Plan, err = ask.Run(q); err != nil {
-		return fmt.Errorf("the plan that was asked for: %w", err)
+		return fmt.Errorf("the requested plan: %w", err)
 	}
 	return nil
 }
@@ -153,12 +153,12 @@ func (r *ReplayResult) write(out io.Writer, c *core.Core, state bool) error {
 		return err
 	}
 	if r.Lost > 0 {
-		fmt.Fprintf(out, "%d entries are missing, as the log says itself; the replay went on at the checkpoint behind them\n", r.Lost)
+		fmt.Fprintf(out, "%d entries are missing, as the log itself records; the replay continued at the next checkpoint\n", r.Lost)
 	}
 	if d := r.Damage; d != nil {
 		why := "the log is damaged"
 		if d.Tail {
-			why = "the log breaks off, as after a crash"
+			why = "the log ends early, as after a crash"
 		}
 		fmt.Fprintf(out, "%s at byte %d, entry %d of %s: %s\neverything before it was replayed\n", why, d.Offset, d.Entry, d.File, d.Why)
 	}

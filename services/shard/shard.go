@@ -224,7 +224,7 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 // begin gives the core its first event.
 func (s *shell) begin() error {
 	first := loadStarted(s.store, s.loop.Now(), func(bucket, key string, err error) {
-		s.log.Error("a value of shard.db is left out: it is of another build", "bucket", bucket, "key", key, "err", err)
+		s.log.Error("a value of shard.db is ignored: another build wrote it", "bucket", bucket, "key", key, "err", err)
 	})
 	first.Config, first.Epoch = s.coreConfig(s.version, session.Features()), s.epoch
 	s.loop.First(first)

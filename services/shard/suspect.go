@@ -72,7 +72,7 @@ func (s *suspects) mark(r *core.RollupArrived) {
 		return
 	}
 	if err := s.store.Put(bucketSuspect, r.Hash, codec.Marshal(suspectNote{Processes: ends + 1})); err != nil {
-		s.log.Warn("a large roll-up could not be marked before it is planned", "cluster", r.Cluster, "err", err)
+		s.log.Warn("a large roll-up could not be marked as suspect before it is planned", "cluster", r.Cluster, "err", err)
 	}
 }
 

@@ -20,7 +20,7 @@ func argsBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "args/empty-id", profile: Core, clauses: []string{"PROV-5.2", "PROV-4.1"},
-			says: "answer INVALID_ARGUMENT to an empty machine id",
+			says: "reject an empty machine id with INVALID_ARGUMENT",
 			do: func(c *Case) {
 				_, err := c.read("")
 				c.check(codeOf(err) == connect.CodeInvalidArgument, "Get: %s", codeName(codeOf(err)))
@@ -32,7 +32,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/unknown-machine", profile: Core, clauses: []string{"PROV-5.2", "PROV-4.4"},
-			says: "answer NOT_FOUND for a machine that is not there, and make none appear",
+			says: "answer NOT_FOUND for an unknown machine, and create no machine",
 			do: func(c *Case) {
 				for _, id := range []string{
 					"no-such-machine-" + c.suite.run, "a/b/c-" + c.suite.run, "\x00" + c.suite.run, "ünïcode-" + c.suite.run,
@@ -54,7 +54,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/empty-cluster", profile: Core, hosts: 1, clauses: []string{"PROV-8.9", "PROV-4.4"},
-			says: "answer INVALID_ARGUMENT to Configure without a cluster, and bind nothing",
+			says: "reject Configure without a cluster with INVALID_ARGUMENT, and bind nothing",
 			do: func(c *Case) {
 				before := c.get(c.host())
 				_, err := c.configure(before.GetId(), "", map[string]string{"k": "v"})
@@ -64,7 +64,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/grace", profile: Core, hosts: 1, clauses: []string{"PROV-11.7", "PROV-11.6"},
-			says: "refuse a negative grace or read it as 0; take the largest one; end in IDLE",
+			says: "reject a negative grace or treat it as 0, accept the largest grace, and end in IDLE",
 			do: func(c *Case) {
 				id := c.node()
 				before := c.get(id)
@@ -84,7 +84,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/request-of-4-mib", profile: Core, hosts: 1, clauses: []string{"PROV-2.2", "PROV-8.6", "PROV-8.7"},
-			says: "take requests of 4 MiB to the handler, which judges them; store metadata whole or refuse it as INVALID_ARGUMENT",
+			says: "accept requests of 4 MiB on the port, and store their metadata completely or reject it with INVALID_ARGUMENT",
 			do: func(c *Case) {
 				id := c.host()
 				before := c.get(id)
@@ -98,7 +98,7 @@ func argsBehaviours() []behaviour {
 				case connect.CodeInvalidArgument:
 					c.same("a refused Configure", before)
 				default:
-					c.check(false, "metadata of 3 MiB: %s; it may be stored whole or be INVALID_ARGUMENT", codeName(codeOf(err)))
+					c.check(false, "metadata of 3 MiB: %s; the provider may store it completely or answer INVALID_ARGUMENT", codeName(codeOf(err)))
 					c.same("a refused Configure", before)
 				}
 				before = c.get(id)
@@ -115,7 +115,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/too-large", profile: Core, hosts: 1, clauses: []string{"PROV-8.6", "PROV-8.7", "PROV-5.6", "PROV-4.4"},
-			says: "apply nothing of a Configure that is too large",
+			says: "apply no part of a Configure that is too large",
 			do: func(c *Case) {
 				id := c.host()
 				before := c.get(id)
@@ -138,9 +138,9 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/blob-of-1-mib", profile: Core, hosts: 1, clauses: []string{"PROV-8.7"},
-			says: "take boot data of 1 MiB, or of the size that GetProvider states, which is at least 16 KiB",
+			says: "accept boot data of 1 MiB, or of the size that GetProvider states, which must be at least 16 KiB",
 			do: func(c *Case) {
-				c.check(c.suite.blobBytes >= leastBlobBytes, "GetProvider states %d bytes of boot data; %d is the least", c.suite.blobBytes, leastBlobBytes)
+				c.check(c.suite.blobBytes >= leastBlobBytes, "GetProvider states %d bytes of boot data; the minimum is %d", c.suite.blobBytes, leastBlobBytes)
 				id := c.host()
 				_, err := c.send(request{kind: lifecycle.Configure, machine: id, fence: c.fresh(), cluster: c.Clusters[0], blob: make([]byte, c.suite.blobBytes)})
 				if err != nil {
@@ -151,7 +151,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/wrong-state", profile: Core, hosts: 1, clauses: []string{"PROV-5.4", "PROV-5.5", "PROV-5.1", "PROV-4.4"},
-			says: "refuse what does not start in the state of the machine, never as FAILED_PRECONDITION, and change nothing",
+			says: "reject a call that is not allowed in the machine's state, never with FAILED_PRECONDITION, and change nothing",
 			do: func(c *Case) {
 				id := c.host()
 				before := c.get(id)
@@ -172,7 +172,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/wrong-state-of-a-slot", profile: Core, slots: 1, needsSlots: true, clauses: []string{"PROV-5.4", "PROV-5.5", "PROV-5.1", "PROV-4.4"},
-			says: "refuse Configure and Drain on SPECULATIVE, never as FAILED_PRECONDITION, and bind nothing",
+			says: "reject Configure and Drain on SPECULATIVE, never with FAILED_PRECONDITION, and bind nothing",
 			do: func(c *Case) {
 				before := c.get(c.slot())
 				for _, k := range []kind{lifecycle.Configure, lifecycle.Drain} {
@@ -189,11 +189,11 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/delete-unsupported", profile: Core, unless: []Profile{Cloud}, clauses: []string{"PROV-5.3", "PROV-3.10"},
-			says: "answer UNIMPLEMENTED to every Delete, whatever the id or token, and move no mark",
+			says: "answer UNIMPLEMENTED to each Delete, whatever its id and token, and change no fencing mark",
 			do: func(c *Case) {
 				if _, err := c.delete("no-such-machine"); codeOf(err) != connect.CodeUnimplemented {
 					// Nothing more is sent: a Delete that works would take a machine away.
-					c.failf("Delete of a machine that is not there: %s; a provider whose Delete works claims profile cloud", codeName(codeOf(err)))
+					c.failf("Delete of an unknown machine: %s; a provider that supports Delete must claim profile cloud", codeName(codeOf(err)))
 				}
 				id, f := c.host(), c.fresh()
 				for _, q := range []request{
@@ -210,7 +210,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/delete-works", profile: Cloud, slots: 1, clauses: []string{"PROV-3.9"},
-			says: "support Delete, as claimed with profile cloud",
+			says: "support Delete, because profile cloud is claimed",
 			do: func(c *Case) {
 				id := c.slot()
 				c.mustCreate(id)
@@ -226,7 +226,7 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/random", profile: Core, clauses: []string{"PROV-4.4", "PROV-5.1", "PROV-5.2"},
-			says: "answer any shape of request for no machine of its own with a proper code, and survive",
+			says: "answer any request about an unknown machine with a correct code, and keep running",
 			do: func(c *Case) {
 				for range 100 {
 					q := request{

@@ -19,7 +19,7 @@ func afterwards() []behaviour {
 	return []behaviour{
 		{
 			name: "field/every-record-seen", profile: Core, clauses: []string{"PROV-3.1", "PROV-3.7", "PROV-9.1", "PROV-9.2", "PROV-9.5", "PROV-9.10"},
-			says: "emit no record, in any answer, that violates a rule of sections 3 and 9",
+			says: "send only records that obey the rules of sections 3 and 9, in all answers of the run",
 			do: func(c *Case) {
 				c.suite.mu.Lock()
 				defer c.suite.mu.Unlock()
@@ -28,7 +28,7 @@ func afterwards() []behaviour {
 		},
 		{
 			name: "fence/code-means-stale", profile: Core, clauses: []string{"PROV-5.1", "PROV-6.3", "PROV-6.6"},
-			says: "answer FAILED_PRECONDITION to a stale token and to nothing else, in the whole run",
+			says: "answer FAILED_PRECONDITION to stale tokens only, in the whole run",
 			do: func(c *Case) {
 				c.suite.mu.Lock()
 				defer c.suite.mu.Unlock()
@@ -37,7 +37,7 @@ func afterwards() []behaviour {
 		},
 		{
 			name: "once/ids-are-unique", profile: Core, clauses: []string{"PROV-7.3", "PROV-7.4"},
-			says: "give no operation id to two machines or two kinds, in the whole run",
+			says: "never use one operation id for two machines or two kinds, in the whole run",
 			do: func(c *Case) {
 				c.suite.mu.Lock()
 				defer c.suite.mu.Unlock()
@@ -52,26 +52,26 @@ func afterwards() []behaviour {
 // for a clause that is neither here nor cited by a behaviour.
 func unseen() map[string]string {
 	return map[string]string{
-		"PROV-2.3":   "health and reflection are what the SDK serves; the contract does not ask others for them",
-		"PROV-2.4":   "flags of a program; tested with the SDK",
-		"PROV-2.5":   "reload of files; tested with the SDK",
-		"PROV-2.10":  "a setting; who/* judges the default",
-		"PROV-3.10":  "a matter of what the provider leaves out; args/delete-unsupported sees the answer",
-		"PROV-4.5":   "how the checks are built; args and fence see their order",
+		"PROV-2.3":   "the SDK serves health and reflection; other providers need not",
+		"PROV-2.4":   "flags of the program; the tests of the SDK cover them",
+		"PROV-2.5":   "reload of files; the tests of the SDK cover it",
+		"PROV-2.10":  "a setting; who/* tests the default",
+		"PROV-3.10":  "what the provider leaves out is not visible; args/delete-unsupported tests the answer",
+		"PROV-4.5":   "how checks are built is not visible; args and fence test their order",
 		"PROV-5.7":   "a defect cannot be provoked from outside",
-		"PROV-6.16":  "memory inside; fence/unknown-machines sees the marks",
+		"PROV-6.16":  "memory use is not visible; fence/unknown-machines tests the marks",
 		"PROV-6.17":  "takes a day",
-		"PROV-7.9":   "seen in the journal of a fake substrate only: race/one-effect does, where there is one",
-		"PROV-7.10":  "memory inside",
+		"PROV-7.9":   "visible only in the journal of a fake substrate; race/one-effect reads it where there is one",
+		"PROV-7.10":  "memory use is not visible",
 		"PROV-8.10":  "a reason, not a rule",
 		"PROV-9.4":   "whether hardware is rented is not visible",
-		"PROV-9.11":  "start-up of a program; tested with the SDK",
-		"PROV-10.5":  "needs a start that takes long; tested with the SDK",
-		"PROV-10.6":  "needs more than 256 MiB of machines; tested with the SDK",
-		"PROV-10.18": "the inside of a cursor",
-		"PROV-10.20": "a lock inside; the benchmarks of the SDK watch mutations while lists run",
-		"PROV-12.7":  "needs a broken disk; tested with the SDK",
-		"PROV-12.8":  "needs a damaged file; tested with the SDK",
+		"PROV-9.11":  "start of the program; the tests of the SDK cover it",
+		"PROV-10.5":  "needs a slow start; the tests of the SDK cover it",
+		"PROV-10.6":  "needs more than 256 MiB of machines; the tests of the SDK cover it",
+		"PROV-10.18": "the content of a cursor is opaque",
+		"PROV-10.20": "locks are not visible; the benchmarks of the SDK measure mutations while lists run",
+		"PROV-12.7":  "needs a broken disk; the tests of the SDK cover it",
+		"PROV-12.8":  "needs a damaged file; the tests of the SDK cover it",
 		"PROV-14.2":  "configuration",
 		"PROV-14.3":  "configuration",
 	}

@@ -53,9 +53,9 @@ func TestWrongProvidersAreCaught(t *testing.T) {
 				if r.Outcome == conformance.Fail {
 					failed = append(failed, r.Name)
 					// PROV-29.12: with the dialogue, and the way to hear it again. Some judge what was seen in the others' dialogues.
-					again := "again: --only " + r.Name + " --seed 1\n"
+					again := "repeat with: --only " + r.Name + " --seed 1\n"
 					if slices.Contains([]string{"field/every-record-seen", "fence/code-means-stale", "once/ids-are-unique"}, r.Name) {
-						again = "again: --seed 1\n"
+						again = "repeat with: --seed 1\n"
 					} else if len(r.Dialogue) == 0 {
 						t.Errorf("%s: there is no dialogue", r.Name)
 					}

@@ -163,7 +163,7 @@ func (c *Case) learn(q request, a *ack, err error) {
 		s.used[q.machine] = true
 		where := fmt.Sprintf("%s of %s", q.kind, q.machine)
 		if before, known := s.operations[a.GetOperationId()]; known && before != where {
-			s.collisions = append(s.collisions, fmt.Sprintf("%q is the operation of %s and of %s", a.GetOperationId(), before, where))
+			s.collisions = append(s.collisions, fmt.Sprintf("operation id %q belongs to both %s and %s", a.GetOperationId(), before, where))
 		}
 		s.operations[a.GetOperationId()] = where
 	}
@@ -176,7 +176,7 @@ func (c *Case) learn(q request, a *ack, err error) {
 	switch code := codeOf(err); {
 	case code == connect.CodeFailedPrecondition:
 		if newer && s.target.Hooks.Certs == nil && !c.behaviour.racing {
-			s.miscoded = append(s.miscoded, fmt.Sprintf("%s on %s with token (%d, %d), mark (%d, %d) known %v", q.kind, q.machine, t.epoch, t.sequence, mark.epoch, mark.sequence, known))
+			s.miscoded = append(s.miscoded, fmt.Sprintf("%s on %s with token (%d, %d); its mark is (%d, %d), known: %v", q.kind, q.machine, t.epoch, t.sequence, mark.epoch, mark.sequence, known))
 		}
 	case code == connect.CodePermissionDenied, code == connect.CodeUnavailable, code == connect.CodeUnimplemented,
 		code == connect.CodeDeadlineExceeded, code == connect.CodeCanceled, code == connect.CodeUnknown:

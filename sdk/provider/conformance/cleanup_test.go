@@ -41,7 +41,7 @@ func TestNoMachineIsLeftBehind(t *testing.T) {
 		if err := report.WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
-		named := strings.Contains(text.String(), "left with a host")
+		named := strings.Contains(text.String(), "still have a host")
 		if len(report.Left) != hosts || admin && (hosts > 0 || len(report.Failed) > 0) || !admin && hosts == 0 || named != (hosts > 0) {
 			t.Errorf("ProviderAdmin %v: %d hosts at the cloud, left %v, failed %v\n%s", admin, hosts, report.Left, report.Failed, text.String())
 		}

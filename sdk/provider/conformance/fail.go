@@ -29,7 +29,7 @@ func behave(call, machine string, fault bigfleetv1alpha1.FaultKind) *bigfleetv1a
 // fault arms a fault and takes it away again at the end of the behaviour.
 func (c *Case) fault(b *bigfleetv1alpha1.Behaviour) {
 	if c.Hooks.Faults == nil {
-		c.cannot("hook faults is missing: nothing can be injected")
+		c.cannot("hook faults is not given, so no fault can be injected")
 	}
 	if err := c.Hooks.Faults.Set(c.ctx, b); err != nil {
 		c.cannot("hook faults: %v", err)
@@ -71,7 +71,7 @@ func (c *Case) final(m *machine) {
 		c.refused(k.String()+" on FAILED", m, err)
 	}
 	listed := c.listed(m.GetId())
-	c.check(listed.GetLastError() == m.GetLastError(), "List says %q, Get %q", listed.GetLastError(), m.GetLastError())
+	c.check(listed.GetLastError() == m.GetLastError(), "List says %q and Get says %q", listed.GetLastError(), m.GetLastError())
 }
 
 func failBehaviours() []behaviour {
@@ -96,13 +96,13 @@ func failBehaviours() []behaviour {
 				c.fault(behave(k.String(), id, refuse))
 				a, err := c.mutate(k, id)
 				if err != nil {
-					c.failf("%s: %v; errors of the substrate never become the code of an accepted mutation", k, err)
+					c.failf("%s: %v; an error of the substrate must not become the code of an accepted mutation", k, err)
 				}
 				c.checkAck(a, id, k)
 				m := c.ends(id, k, c.Settle)
 				c.check(strings.HasPrefix(m.GetLastError(), k.Label()+": "), "last_error %q does not begin with %q", m.GetLastError(), k.Label()+": ")
 				if k == lifecycle.Drain { // PROV-11.12
-					c.check(m.GetCluster() != "" && len(m.GetShardMetadata()) > 0, "a failed Drain lost the binding")
+					c.check(m.GetCluster() != "" && len(m.GetShardMetadata()) > 0, "the failed Drain lost the binding")
 				}
 				c.final(m)
 			},
@@ -111,7 +111,7 @@ func failBehaviours() []behaviour {
 	return append(out,
 		behaviour{
 			name: "fail/hang", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-11.1", "PROV-11.4"},
-			says: "end a Configure whose substrate call hangs in FAILED at its time limit",
+			says: "end a Configure in FAILED at its time limit when its substrate call hangs",
 			do: func(c *Case) {
 				id := c.host()
 				c.limited()
@@ -124,7 +124,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/late-success", profile: Fault, spends: 1, slots: 1, needsSlots: true, clauses: []string{"PROV-11.3"},
-			says: "discard a completion that comes after the limit: the machine stays FAILED",
+			says: "ignore a completion that comes after the time limit: the machine stays FAILED",
 			do: func(c *Case) {
 				id := c.slot()
 				c.limited()
@@ -135,13 +135,13 @@ func failBehaviours() []behaviour {
 				m := c.ends(id, lifecycle.Create, c.suite.limit+c.Settle)
 				c.sleep(c.Watch)
 				if now, err := c.read(id); err == nil {
-					c.check(now.GetState() == failed && now.GetLastError() == m.GetLastError(), "after the late success: %s", describe(now))
+					c.check(now.GetState() == failed && now.GetLastError() == m.GetLastError(), "after the late completion: %s", describe(now))
 				}
 			},
 		},
 		behaviour{
 			name: "fail/drain-without-grace", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-11.6"},
-			says: "end a Drain with grace 0 in IDLE or FAILED, though the substrate hangs; never in CONFIGURED again",
+			says: "end a Drain with grace 0 in IDLE or FAILED when the substrate hangs, and never return to CONFIGURED",
 			do: func(c *Case) {
 				id := c.node()
 				c.limited()
@@ -154,7 +154,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/stock-out", profile: Fault, spends: 1, slots: 1, needsSlots: true, clauses: []string{"PROV-11.11", "PROV-11.2"},
-			says: "end a Create that finds no stock in FAILED without a host, with failure CAPACITY where it fills that field",
+			says: "end a Create that finds no stock in FAILED without a host, with failure CAPACITY if the provider fills that field",
 			do: func(c *Case) {
 				id := c.slot()
 				b := behave("Create", id, refuse)
@@ -164,14 +164,14 @@ func failBehaviours() []behaviour {
 					c.failf("Create: %v", err)
 				}
 				m := c.ends(id, lifecycle.Create, c.Settle)
-				c.check(m.GetState() == failed && m.GetHost().GetRef() == "", "a stock-out: %s, host %v", describe(m), m.GetHost())
+				c.check(m.GetState() == failed && m.GetHost().GetRef() == "", "after a stock-out: %s, host %v", describe(m), m.GetHost())
 				f := m.GetFailure()
 				c.check(f == 0 || f == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_CAPACITY, "failure is %s", f)
 			},
 		},
 		behaviour{
 			name: "fail/transient", profile: Fault, hosts: 1, clauses: []string{"PROV-11.1"},
-			says: "recover from transient errors of the substrate",
+			says: "retry transient errors of the substrate until the call succeeds",
 			do: func(c *Case) {
 				id := c.host()
 				b := behave("Configure", id, refuse)
@@ -182,7 +182,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/partial", profile: Fault, slots: 1, needsSlots: true, clauses: []string{"PROV-7.9"},
-			says: "launch once when a launch worked and was reported as failed",
+			says: "launch only once when a launch succeeded but was reported as failed",
 			do: func(c *Case) {
 				id := c.slot()
 				b := behave("Create", id, partial)
@@ -195,7 +195,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/rest-is-unharmed", profile: Fault, hosts: 2, clauses: []string{"PROV-13.4", "PROV-3.4"},
-			says: "keep machines at rest where they are while the whole substrate is away",
+			says: "keep the state of settled machines while the substrate does not answer at all",
 			do: func(c *Case) {
 				ids := c.idles(2)
 				c.mustConfigure(ids[0], c.Clusters[0], nil)
@@ -217,7 +217,7 @@ const limitMax = 2 * time.Minute
 // limited says that a behaviour waits for the provider's own time limit.
 func (c *Case) limited() {
 	if c.suite.limit > limitMax {
-		c.cannot("the provider's time limit is %s; start it with limits of at most %s for this run", c.suite.limit, limitMax)
+		c.cannot("the provider's time limit is %s; start it with time limits of at most %s for this run", c.suite.limit, limitMax)
 	}
 }
 
@@ -232,7 +232,7 @@ func readyBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "ready/gate", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-14.1", "PROV-14.6"},
-			says: "never report CONFIGURED before the node is Ready, and CONFIGURED once it is",
+			says: "report CONFIGURED once the node is Ready, and never before",
 			do: func(c *Case) {
 				if c.Hooks.Readiness == nil {
 					c.limited() // only the limit ends the wait
@@ -261,7 +261,7 @@ func readyBehaviours() []behaviour {
 		},
 		{
 			name: "ready/never", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-14.1", "PROV-11.1"},
-			says: "end in FAILED at the limit when the node never becomes Ready, without having been CONFIGURED",
+			says: "end in FAILED at the time limit when the node never becomes Ready, without ever being CONFIGURED",
 			do: func(c *Case) {
 				id := c.host()
 				c.limited()
@@ -270,7 +270,7 @@ func readyBehaviours() []behaviour {
 				}
 				c.configuresUnready(id)
 				m := c.ends(id, lifecycle.Configure, c.suite.limit+c.Settle)
-				c.check(m.GetState() == failed, "%s although its node never was Ready", describe(m))
+				c.check(m.GetState() == failed, "%s although its node was never Ready", describe(m))
 				f := m.GetFailure()
 				c.check(f == 0 || f == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_NOT_READY || f == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_TIMEOUT, "failure is %s", f)
 			},

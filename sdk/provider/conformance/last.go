@@ -21,7 +21,7 @@ func (c *Case) restart(gently bool, between func()) {
 		end = h.Stop
 	}
 	if end == nil || h.Start == nil {
-		c.cannot("hooks kill, stop and start are missing: the provider cannot be restarted")
+		c.cannot("hooks kill, stop and start are not given, so the provider cannot be restarted")
 	}
 	if err := end(c.ctx); err != nil {
 		c.cannot("hook kill or stop: %v", err)
@@ -31,7 +31,7 @@ func (c *Case) restart(gently bool, between func()) {
 	}
 	addr, err := h.Start(c.ctx)
 	if err != nil {
-		c.failf("it does not start again: %v", err)
+		c.failf("the provider does not start again: %v", err)
 	}
 	c.dialogue.add("-- killed and started again at " + addr)
 	if addr == "" {
@@ -65,7 +65,7 @@ func lastBehaviours() []behaviour {
 	out := []behaviour{
 		{
 			name: "last/rest", profile: Durable, hosts: 3, clauses: []string{"PROV-12.1", "PROV-12.2", "PROV-12.3", "PROV-8.2"},
-			says: "show after kill -9 the same machines in the same states with the same bindings and metadata",
+			says: "show the same machines, states, bindings and metadata after kill -9",
 			do: func(c *Case) {
 				ids := c.idles(3)
 				c.mustConfigure(ids[0], c.Clusters[0], hostile())
@@ -74,7 +74,7 @@ func lastBehaviours() []behaviour {
 				for _, gently := range []bool{false, true} {
 					c.restart(gently, nil)
 					after := byID(c.list(&filter{}))
-					c.check(len(before) == len(after), "%d machines before, %d after", len(before), len(after))
+					c.check(len(before) == len(after), "%d machines before the restart, %d after it", len(before), len(after))
 					for id, m := range before {
 						if m.GetState() == failed || lifecycle.InFlight(m.GetState()) != 0 {
 							continue // not ours: its provider may end it meanwhile
@@ -90,33 +90,33 @@ func lastBehaviours() []behaviour {
 		},
 		{
 			name: "last/marks", profile: Durable, hosts: 1, clauses: []string{"PROV-6.14", "PROV-12.4", "PROV-6.5"},
-			says: "keep marks over kill -9, those of refused calls and unknown machines too; accept a new shard's low token",
+			says: "keep all marks across kill -9, also those of rejected calls and unknown machines, and accept a new shard's low token",
 			do: func(c *Case) {
 				id, shard, nobody := c.node(), c.own(0), "nobody-"+c.suite.run+"-last"
-				c.check(!c.probe(id, fence{shard, 5, 5}) && !c.probe(nobody, fence{shard, 6, 6}), "first contact is stale")
+				c.check(!c.probe(id, fence{shard, 5, 5}) && !c.probe(nobody, fence{shard, 6, 6}), "the first token of a shard is called stale")
 				c.restart(false, nil)
-				c.check(c.probe(id, fence{shard, 5, 5}) && c.probe(id, fence{shard, 4, 9}), "a stale token passes after the restart")
-				c.check(c.probe(nobody, fence{shard, 6, 6}), "a stale token for an unknown machine passes after the restart")
-				c.check(!c.probe(id, fence{shard, 5, 6}), "a fresh token is stale after the restart")
-				c.check(!c.probe(id, fence{c.own(1), 0, 1}), "a new shard's first token is stale after the restart")
+				c.check(c.probe(id, fence{shard, 5, 5}) && c.probe(id, fence{shard, 4, 9}), "a stale token is accepted after the restart")
+				c.check(c.probe(nobody, fence{shard, 6, 6}), "a stale token for an unknown machine is accepted after the restart")
+				c.check(!c.probe(id, fence{shard, 5, 6}), "a fresh token is called stale after the restart")
+				c.check(!c.probe(id, fence{c.own(1), 0, 1}), "a new shard's first token is called stale after the restart")
 			},
 		},
 		{
 			name: "last/claims", racing: true, profile: Durable, hosts: 1, clauses: []string{"PROV-6.18"},
-			says: "keep a claimed epoch over kill -9",
+			says: "keep a claimed epoch across kill -9",
 			do: func(c *Case) {
 				id, shard := c.node(), c.own(0)
 				if err := c.claim(shard, 7); err != nil {
 					c.failf("the claim: %v", err)
 				}
 				c.restart(false, nil)
-				c.check(c.probe(id, fence{shard, 6, 1}), "epoch 6 passes after the restart")
-				c.check(!c.probe(id, fence{shard, 7, 1}), "the claimed epoch is refused after the restart")
+				c.check(c.probe(id, fence{shard, 6, 1}), "epoch 6 is accepted after the restart")
+				c.check(!c.probe(id, fence{shard, 7, 1}), "the claimed epoch is rejected after the restart")
 			},
 		},
 		{
 			name: "last/repeats", profile: Durable, hosts: 1, clauses: []string{"PROV-12.4", "PROV-7.4"},
-			says: "answer a repeat after kill -9 with the id from before, and mint new ids for new cycles",
+			says: "answer a repeat after kill -9 with the earlier operation id, and give new cycles new ids",
 			do: func(c *Case) {
 				id := c.host()
 				first := c.mustConfigure(id, c.Clusters[0], map[string]string{"purpose": c.behaviour.name})
@@ -127,12 +127,12 @@ func lastBehaviours() []behaviour {
 				c.restart(false, nil)
 				again, err = c.drain(id, 0)
 				c.repeated("after the restart", lifecycle.Drain, drained, again, err)
-				c.check(c.mustConfigure(id, c.Clusters[0], nil).GetOperationId() != first.GetOperationId(), "a new cycle has an old id")
+				c.check(c.mustConfigure(id, c.Clusters[0], nil).GetOperationId() != first.GetOperationId(), "a new cycle has an old operation id")
 			},
 		},
 		{
 			name: "last/cursors", profile: Durable, hosts: 2, clauses: []string{"PROV-10.13", "PROV-12.4"},
-			says: "honour cursors over kill -9; the revision goes on",
+			says: "accept cursors across kill -9, and continue the revision",
 			do: func(c *Case) {
 				c.needsCursors()
 				id := c.host()
@@ -140,15 +140,15 @@ func lastBehaviours() []behaviour {
 				c.mustConfigure(id, c.Clusters[0], nil)
 				now := c.list(&filter{}).GetRevision()
 				c.restart(false, nil)
-				c.check(byID(c.list(&filter{SinceRevision: since}))[id] != nil, "the delta since before the restart misses a machine")
+				c.check(byID(c.list(&filter{SinceRevision: since}))[id] != nil, "the delta from a cursor of before the restart misses a machine")
 				c.check(len(c.list(&filter{}).GetRevision()) > 0, "the revision is empty after the restart")
 				l := c.list(&filter{SinceRevision: now})
-				c.check(l.GetComplete() || len(l.GetMachines()) == 0, "a restart without change fills the delta with %d machines", len(l.GetMachines()))
+				c.check(l.GetComplete() || len(l.GetMachines()) == 0, "after a restart without changes the delta holds %d machines", len(l.GetMachines()))
 			},
 		},
 		{
 			name: "last/store-loss", profile: Durable, hosts: 1, clauses: []string{"PROV-10.11", "PROV-10.13"},
-			says: "answer every old cursor with the full list after the loss of its store",
+			says: "answer each old cursor with the full list after its store was lost",
 			do: func(c *Case) {
 				if c.Hooks.LoseStore == nil {
 					c.excused("hook lose-store is not given")
@@ -170,7 +170,7 @@ func lastBehaviours() []behaviour {
 		},
 		{
 			name: "last/random-kills", racing: true, profile: Durable, spends: 3, hosts: 3, clauses: []string{"PROV-12.1", "PROV-12.3", "PROV-12.5", "PROV-13.5", "PROV-6.14"},
-			says: "lose no acked fact when it is killed at random moments under load, and double no machine",
+			says: "lose no acknowledged fact and list no machine twice when it is killed at random moments under load",
 			do:   randomKills,
 		},
 	}
@@ -185,7 +185,7 @@ func lastBehaviours() []behaviour {
 		out = append(out, behaviour{
 			name: "last/cut-off-" + k.Label(), profile: Durable, spends: 1, also: also, slots: boolInt(k == lifecycle.Create), hosts: boolInt(k != lifecycle.Create), needsSlots: k == lifecycle.Create,
 			clauses: []string{"PROV-12.5", "PROV-12.1", "PROV-12.4"},
-			says:    "show a " + k.String() + " that kill -9 cut off as FAILED from the first answer on, or finish it under the same id",
+			says:    "show a " + k.String() + " that kill -9 interrupted as FAILED from the first answer on, or finish it under the same operation id",
 			do: func(c *Case) {
 				id := prepare[k](c)
 				c.slow(k.String(), id, 30*time.Second)
@@ -201,7 +201,7 @@ func lastBehaviours() []behaviour {
 					f := m.GetFailure()
 					c.check(f == 0 || f == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_INTERRUPTED, "failure is %s", f)
 				case k.Edge().Through, k.Edge().To: // taken up again (PROV-12.6)
-					c.check(k != lifecycle.Configure || m.GetState() != k.Edge().Through, "a Configure without its boot data goes on")
+					c.check(k != lifecycle.Configure || m.GetState() != k.Edge().Through, "a Configure continues although its boot data is gone")
 					again, err := c.mutate(k, id)
 					c.repeated("after the restart", k, a, again, err)
 					c.ends(id, k, c.Settle)
@@ -261,7 +261,7 @@ func randomKills(c *Case) {
 		for id, f := range facts {
 			m := c.get(id)
 			stale, err := c.send(request{kind: f.kind, machine: id, fence: f.at, cluster: f.cluster})
-			c.check(codeOf(err) == connect.CodeFailedPrecondition, "round %d: the token of an acked %s passes again on %s (%v)", round, f.kind, id, stale)
+			c.check(codeOf(err) == connect.CodeFailedPrecondition, "round %d: the token of an acknowledged %s is accepted again on %s (%v)", round, f.kind, id, stale)
 			switch m.GetState() {
 			case failed:
 			case f.kind.Edge().To, f.kind.Edge().Through:
@@ -271,15 +271,15 @@ func randomKills(c *Case) {
 			}
 		}
 		after := c.list(&filter{})
-		c.check(len(byID(after)) == len(after.GetMachines()), "round %d: an id is there twice", round)
-		c.check(len(after.GetMachines()) == count, "round %d: %d machines, there were %d", round, len(after.GetMachines()), count)
+		c.check(len(byID(after)) == len(after.GetMachines()), "round %d: two machines have the same id", round)
+		c.check(len(after.GetMachines()) == count, "round %d: %d machines are listed, %d were there before", round, len(after.GetMachines()), count)
 		for i, id := range ids { // a cut-off machine is FAILED for good: another one takes its place
 			if m := c.rests(id); m.GetState() == failed {
 				more := c.take(idle, 1)
 				if len(more) == 0 {
 					more = c.take(speculative, 1)
 					if len(more) == 0 {
-						c.note("%d of 8 rounds, then no machine was left", round+1)
+						c.note("%d of 8 rounds ran, then no machine was left", round+1)
 						return
 					}
 					c.mustCreate(more[0])

@@ -25,7 +25,7 @@ func (c *Case) needsCursors() {
 		return
 	}
 	if c.suite.inventory.machines > 10_000 {
-		c.failf("the revision does not move with a change (%x, %x, %x); above 10,000 machines it must", before, full, after)
+		c.failf("the revision does not change with the inventory (%x, %x, %x); above 10,000 machines it must", before, full, after)
 	}
 	c.excused("the revision stays %x: no cursors, which is allowed below 10,000 machines", after)
 }
@@ -42,16 +42,16 @@ func listBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "list/set", profile: Core, clauses: []string{"PROV-10.1", "PROV-9.1"},
-			says: "list every machine once",
+			says: "list each machine once",
 			do: func(c *Case) {
 				l := c.list(&filter{})
 				c.check(len(byID(l)) == len(l.GetMachines()), "%d rows for %d ids", len(l.GetMachines()), len(byID(l)))
-				c.check(len(l.GetMachines()) > 0, "an empty success means that there is no machine")
+				c.check(len(l.GetMachines()) > 0, "an empty list without an error means that there are no machines")
 			},
 		},
 		{
 			name: "list/states", profile: Core, hosts: 2, clauses: []string{"PROV-10.2"},
-			says: "list exactly the machines in one of the given states; values that are no state match nothing and are no error",
+			says: "list exactly the machines in the given states, and ignore unknown state values without an error",
 			do: func(c *Case) {
 				hosts := c.idles(2)
 				c.mustConfigure(hosts[0], c.Clusters[0], nil)
@@ -62,18 +62,18 @@ func listBehaviours() []behaviour {
 						_, there := got[id]
 						c.check(there == slices.Contains(states, m.GetState()), "states %v: %s, listed %v", states, describe(m), there)
 					}
-					c.check(len(got) <= len(all), "states %v lists more than there is", states)
+					c.check(len(got) <= len(all), "states %v lists machines in other states", states)
 				}
 				for _, states := range [][]bigfleetv1alpha1.MachineState{{0}, {99}, {-1, 1 << 20}} {
-					c.check(len(c.list(&filter{States: states}).GetMachines()) == 0, "states %v lists something", states)
+					c.check(len(c.list(&filter{States: states}).GetMachines()) == 0, "states %v lists machines", states)
 				}
 				got := byID(c.list(&filter{States: []bigfleetv1alpha1.MachineState{0, idle, 99}}))
-				c.check(got[hosts[1]] != nil && got[hosts[0]] == nil, "unknown values beside a state change the answer")
+				c.check(got[hosts[1]] != nil && got[hosts[0]] == nil, "unknown values beside a known state change the answer")
 			},
 		},
 		{
 			name: "list/cap", profile: Core, hosts: 1, clauses: []string{"PROV-10.3"},
-			says: "read max_results as a hard ceiling, 0 or less as none",
+			says: "never exceed max_results, and treat 0 or less as no limit",
 			do: func(c *Case) {
 				all := len(c.list(&filter{}).GetMachines())
 				for _, n := range []int32{1, 2, int32(all), int32(all) + 5, 1 << 30} {
@@ -81,13 +81,13 @@ func listBehaviours() []behaviour {
 					c.check(got <= int(n) && got >= min(int(n), all), "max_results %d: %d of %d", n, got, all)
 				}
 				for _, n := range []int32{0, -1, -1 << 31} {
-					c.check(len(c.list(&filter{MaxResults: n}).GetMachines()) >= all, "max_results %d is not without a cap", n)
+					c.check(len(c.list(&filter{MaxResults: n}).GetMachines()) >= all, "max_results %d limits the answer", n)
 				}
 			},
 		},
 		{
 			name: "list/delta", profile: Core, hosts: 3, clauses: []string{"PROV-10.7", "PROV-10.8", "PROV-10.10"},
-			says: "answer a cursor with exactly the machines changed since, each once, in its current form; or with the full list",
+			says: "answer a cursor with each machine that changed since it, once and as it is now, or with the full list",
 			do: func(c *Case) {
 				c.needsCursors()
 				ids := c.idles(2)
@@ -97,24 +97,24 @@ func listBehaviours() []behaviour {
 				c.mustDrain(ids[1])
 				l := c.list(&filter{SinceRevision: since})
 				got := byID(l)
-				c.check(len(got) == len(l.GetMachines()), "a machine is twice in the delta")
+				c.check(len(got) == len(l.GetMachines()), "the delta lists a machine twice")
 				for _, id := range ids {
 					if got[id] == nil {
 						c.check(false, "%s changed and is not in the delta", id)
 						continue
 					}
-					c.check(difference(got[id], c.get(id)) == "", "%s is in the delta in an old form: %s", id, difference(got[id], c.get(id)))
+					c.check(difference(got[id], c.get(id)) == "", "the delta shows an old version of %s: %s", id, difference(got[id], c.get(id)))
 				}
 				if !l.GetComplete() {
 					c.exact(got, ids)
 				}
 				filtered := byID(c.list(&filter{SinceRevision: since, States: []bigfleetv1alpha1.MachineState{configured}}))
-				c.check(filtered[ids[0]] != nil && filtered[ids[1]] == nil, "states must filter a delta by the current state")
+				c.check(filtered[ids[0]] != nil && filtered[ids[1]] == nil, "states must filter a delta by the machines' current states")
 			},
 		},
 		{
 			name: "list/quiet", profile: Core, hosts: 2, clauses: []string{"PROV-10.8", "PROV-10.9", "PROV-6.1"},
-			says: "keep the revision and give an empty delta while nothing visible changes: reads, repeats, refusals, moved marks",
+			says: "keep the revision and return an empty delta while nothing visible changes, whatever is read, repeated or rejected",
 			do: func(c *Case) {
 				c.needsCursors()
 				id := c.host()
@@ -129,17 +129,17 @@ func listBehaviours() []behaviour {
 				for _, m := range l.GetMachines() {
 					if was := byID(before)[m.GetId()]; was != nil && !l.GetComplete() {
 						c.check(difference(was, m) != "" || was.GetPricePerHour() != m.GetPricePerHour() || was.GetInterruptionProbability() != m.GetInterruptionProbability(),
-							"%s is in the delta and did not change", m.GetId())
+							"the delta lists %s, which did not change", m.GetId())
 					}
 				}
 				if len(l.GetMachines()) == 0 {
-					c.check(bytes.Equal(l.GetRevision(), before.GetRevision()), "the revision moved from %x to %x although nothing changed", before.GetRevision(), l.GetRevision())
+					c.check(bytes.Equal(l.GetRevision(), before.GetRevision()), "the revision changed from %x to %x although no machine changed", before.GetRevision(), l.GetRevision())
 				}
 			},
 		},
 		{
 			name: "list/old-cursors", profile: Core, hosts: 2, clauses: []string{"PROV-10.8", "PROV-10.7"},
-			says: "honour a cursor however old: its delta holds every machine changed since",
+			says: "accept each cursor, however old: its delta holds each machine that changed since",
 			do: func(c *Case) {
 				c.needsCursors()
 				id := c.host()
@@ -153,13 +153,13 @@ func listBehaviours() []behaviour {
 					}
 				}
 				for i, since := range cursors {
-					c.check(byID(c.list(&filter{SinceRevision: since}))[id] != nil, "cursor %d of 4 misses a machine that changed after it", i+1)
+					c.check(byID(c.list(&filter{SinceRevision: since}))[id] != nil, "the delta of cursor %d of 4 misses a machine that changed after it", i+1)
 				}
 			},
 		},
 		{
 			name: "list/junk-cursors", profile: Core, hosts: 1, clauses: []string{"PROV-10.11"},
-			says: "answer anything that is not its own cursor with the full list and no error",
+			says: "answer each cursor that is not its own with the full list, without an error",
 			do: func(c *Case) {
 				all := c.list(&filter{})
 				good := all.GetRevision()
@@ -192,12 +192,12 @@ func listBehaviours() []behaviour {
 		},
 		{
 			name: "list/pages", profile: Core, hosts: 2, clauses: []string{"PROV-10.12", "PROV-10.3"},
-			says: "yield every machine, none skipped, when cursors of capped answers are fed back, also while machines change",
+			says: "list each machine when a caller pages with the cursors of limited answers, also while machines change",
 			do: func(c *Case) {
 				ids := c.idles(2)
 				first := c.list(&filter{MaxResults: 3})
 				if !first.GetComplete() && !first.GetMore() {
-					c.excused("answers carry neither complete nor more: callers do not page this provider (PROV-10.12)")
+					c.excused("answers set neither complete nor more, so callers do not page this provider (PROV-10.12)")
 				}
 				want := byID(c.list(&filter{}))
 				got := byID(first)
@@ -210,24 +210,24 @@ func listBehaviours() []behaviour {
 					for id, m := range byID(page) {
 						got[id] = m
 					}
-					c.check(page.GetComplete() == first.GetComplete(), "a later page of a scan has complete = %v", page.GetComplete())
+					c.check(page.GetComplete() == first.GetComplete(), "a later page has complete = %v", page.GetComplete())
 					cursor, more = page.GetRevision(), page.GetMore()
 					if turns > len(want)+50 {
-						c.failf("the scan does not end")
+						c.failf("paging does not end")
 					}
 				}
 				for id := range want {
 					c.check(got[id] != nil, "%s was skipped", id)
 				}
 				if m := got[ids[0]]; turns > 1 && m != nil {
-					c.check(difference(m, c.get(ids[0])) == "", "%s was shown in an old form and not again", ids[0])
+					c.check(difference(m, c.get(ids[0])) == "", "an old version of %s was listed, and the current one was not", ids[0])
 				}
-				c.check(len(c.list(&filter{SinceRevision: cursor, MaxResults: 5}).GetMachines()) == 0, "the cursor of the last page is not at the end")
+				c.check(len(c.list(&filter{SinceRevision: cursor, MaxResults: 5}).GetMachines()) == 0, "the cursor of the last page does not point to the end")
 			},
 		},
 		{
 			name: "list/cut", profile: Core, hosts: 3, clauses: []string{"PROV-10.4", "PROV-10.1"},
-			says: "miss and double no machine in lists that are made while machines move",
+			says: "list each machine exactly once while machines change state",
 			do: func(c *Case) {
 				ids := c.idles(3)
 				want := slices.Sorted(maps.Keys(byID(c.list(&filter{}))))
@@ -239,8 +239,8 @@ func listBehaviours() []behaviour {
 							outcome, why := c.play(func(*Case) {
 								l := c.list(&filter{})
 								got := slices.Sorted(maps.Keys(byID(l)))
-								c.check(len(got) == len(l.GetMachines()), "a machine is twice in one list")
-								c.check(slices.Equal(got, want), "a list while machines move has %d machines, there are %d", len(got), len(want))
+								c.check(len(got) == len(l.GetMachines()), "one list has a machine twice")
+								c.check(slices.Equal(got, want), "a list has %d machines while machines change state; there are %d", len(got), len(want))
 							})
 							if outcome != Pass {
 								stop.Store(true)
@@ -263,16 +263,16 @@ func listBehaviours() []behaviour {
 		},
 		{
 			name: "list/extensions", profile: Core, clauses: []string{"PROV-10.14", "PROV-10.15"},
-			says: "where it marks answers complete: mark a list without cursor, not a delta, and more only where a cap cut",
+			says: "if it marks answers as complete: mark each list without a cursor, mark no delta, and set more only where max_results cut the answer",
 			do: func(c *Case) {
 				full := c.list(&filter{})
-				c.check(!full.GetMore(), "an answer without a cap says that more follows")
+				c.check(!full.GetMore(), "an answer without max_results sets more")
 				if !full.GetComplete() {
-					c.excused("complete is not filled: a peer without the extension")
+					c.excused("complete is not set: the provider does not implement the extension")
 				}
 				delta := c.list(&filter{SinceRevision: full.GetRevision()})
-				c.check(!delta.GetComplete(), "a delta is marked complete")
-				c.check(c.list(&filter{States: []bigfleetv1alpha1.MachineState{idle}}).GetComplete(), "a filtered list without cursor is not marked complete")
+				c.check(!delta.GetComplete(), "a delta is marked as complete")
+				c.check(c.list(&filter{States: []bigfleetv1alpha1.MachineState{idle}}).GetComplete(), "a filtered list without a cursor is not marked as complete")
 			},
 		},
 	}
@@ -283,6 +283,6 @@ func (c *Case) exact(got map[string]*machine, want []string) {
 	for id, m := range got {
 		_, mine := c.taken[id]
 		c.check(mine || slices.Contains(want, id) || m.GetPricePerHour() > 0 && m.GetCapacityType() == bigfleetv1alpha1.CapacityType_CAPACITY_TYPE_SPOT,
-			"%s is in the delta and nobody changed it", id)
+			"the delta lists %s, which nobody changed", id)
 	}
 }

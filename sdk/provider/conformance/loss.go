@@ -13,13 +13,13 @@ func lossBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "loss/returns", profile: Fault, spends: 1, hosts: 2, clauses: []string{"PROV-3.4", "PROV-11.8"},
-			says: "end a machine whose host is proven gone in FAILED or not at all, and never touch another one",
+			says: "end a machine whose host is proven gone in FAILED or leave it, and never change another machine",
 			do: func(c *Case) {
 				ids := c.idles(2)
 				c.mustConfigure(ids[0], c.Clusters[0], nil)
 				other := c.get(ids[1])
 				if c.Hooks.Faults == nil {
-					c.cannot("hook faults is missing: no host can be lost")
+					c.cannot("hook faults is not given, so no host can be lost")
 				}
 				if err := c.Hooks.Faults.Lose(c.ctx, ids[0]); err != nil {
 					c.cannot("hook faults: %v", err)
@@ -44,19 +44,19 @@ func lossBehaviours() []behaviour {
 						c.failf("%s after its host was lost", describe(m))
 					}
 				}
-				c.excused("the loss was not noticed within %s; noticing is tier B", 4*c.Watch)
+				c.excused("the loss was not noticed within %s; to notice it is optional (tier B)", 4*c.Watch)
 			},
 		},
 		{
 			name: "loss/everything-at-once", profile: Fault, hosts: 5, clauses: []string{"PROV-1.7", "PROV-3.4"},
-			says: "not give up a fleet because the substrate shows nothing for a moment",
+			says: "keep its machines when the substrate lists no hosts for a moment",
 			do: func(c *Case) {
 				ids := c.idles(5)
 				for _, id := range ids[:3] {
 					c.mustConfigure(id, c.Clusters[0], nil)
 				}
 				if c.Hooks.Faults == nil {
-					c.cannot("hook faults is missing: no host can be lost")
+					c.cannot("hook faults is not given, so no host can be lost")
 				}
 				// Hosts that vanish and return within one look of the provider are not lost.
 				if err := c.Hooks.Faults.Lose(c.ctx); err != nil {
@@ -69,7 +69,7 @@ func lossBehaviours() []behaviour {
 				c.sleep(c.Watch)
 				for _, id := range ids {
 					m := c.get(id)
-					c.check(m.GetState() != failed, "%s was given up: %s", id, m.GetLastError())
+					c.check(m.GetState() != failed, "%s was given up as lost: %s", id, m.GetLastError())
 				}
 			},
 		},

@@ -52,7 +52,7 @@ func boolCompare(a, b bool) int {
 func (c *Case) slots(n int) []string {
 	ids := c.take(speculative, n)
 	if len(ids) < n {
-		c.cannot("%d machines in SPECULATIVE are needed, %d were free", n, len(ids))
+		c.cannot("%d machines in SPECULATIVE are needed; %d were free", n, len(ids))
 	}
 	return ids
 }
@@ -73,7 +73,7 @@ func (c *Case) idles(n int) []string {
 		ids = append(ids, more...)
 	}
 	if len(ids) < n {
-		c.cannot("%d machines in IDLE or SPECULATIVE are needed, %d were free", n, len(ids))
+		c.cannot("%d machines in IDLE or SPECULATIVE are needed; %d were free", n, len(ids))
 	}
 	return ids
 }
@@ -148,7 +148,7 @@ func (c *Case) ends(id string, k kind, limit time.Duration) *machine {
 			return m
 		case edge.Through:
 		default:
-			c.failf("%s of %s: it is %s on the way from %s to %s", k, id, name(m.GetState()), name(edge.From), name(edge.To))
+			c.failf("%s of %s: it was %s between %s and %s", k, id, name(m.GetState()), name(edge.From), name(edge.To))
 		}
 		if paused > limit {
 			c.failf("%s of %s: still %s after %s", k, id, name(m.GetState()), limit)
@@ -161,7 +161,7 @@ func (c *Case) ends(id string, k kind, limit time.Duration) *machine {
 func (c *Case) sleep(d time.Duration) {
 	select {
 	case <-c.ctx.Done():
-		c.cannot("the run was ended")
+		c.cannot("the run was stopped")
 	case <-time.After(d):
 	}
 }
@@ -225,7 +225,7 @@ func (c *Case) refused(what string, before *machine, err error) {
 	case ok:
 		c.check(false, "%s was accepted", what)
 	case connect.CodeFailedPrecondition:
-		c.check(false, "%s was refused as FAILED_PRECONDITION, which means a stale token and nothing else", what)
+		c.check(false, "%s was rejected with FAILED_PRECONDITION, which means a stale token only", what)
 	}
 	c.same(what, before)
 }

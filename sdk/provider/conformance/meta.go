@@ -29,12 +29,12 @@ func (c *Case) sameMetadata(where string, want map[string]string, m *machine) {
 		if !there {
 			c.check(false, "%s: key %s is missing", where, short(fmt.Sprintf("%q", k)))
 		} else if g != v {
-			c.check(false, "%s: key %s has %d bytes, %d were given: %s", where, short(fmt.Sprintf("%q", k)), len(g), len(v), short(fmt.Sprintf("%q", g)))
+			c.check(false, "%s: key %s has %d bytes, but %d were sent: %s", where, short(fmt.Sprintf("%q", k)), len(g), len(v), short(fmt.Sprintf("%q", g)))
 		}
 	}
 	for k := range got {
 		if _, wanted := want[k]; !wanted {
-			c.check(false, "%s: key %s was not given", where, short(fmt.Sprintf("%q", k)))
+			c.check(false, "%s: key %s was never sent", where, short(fmt.Sprintf("%q", k)))
 		}
 	}
 }
@@ -43,7 +43,7 @@ func metaBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "meta/echo", profile: Core, hosts: 1, clauses: []string{"PROV-8.1", "PROV-8.2", "PROV-1.6"},
-			says: "echo shard_metadata byte for byte: NUL, empty values, any key, in the ack and in every Get and List",
+			says: "return shard_metadata byte for byte, with NUL, empty values and any key, in the ack and in each Get and List",
 			do: func(c *Case) {
 				id, want := c.host(), hostile()
 				a := c.mustConfigure(id, c.Clusters[0], want)
@@ -54,13 +54,13 @@ func metaBehaviours() []behaviour {
 				if err != nil {
 					c.failf("Drain: %v", err)
 				}
-				c.sameMetadata("the Drain ack", want, a.GetMachine())
+				c.sameMetadata("the ack of Drain", want, a.GetMachine())
 				c.settles(id, lifecycle.Drain)
 			},
 		},
 		{
 			name: "meta/size", profile: Core, hosts: 1, clauses: []string{"PROV-8.2", "PROV-8.6"},
-			says: "store 8 KiB of metadata in 16 keys whole, and a value of 256 KiB whole or not at all",
+			says: "store 8 KiB of metadata in 16 keys completely, and a value of 256 KiB completely or not at all",
 			do: func(c *Case) {
 				id, want := c.host(), map[string]string{}
 				for i := range 16 {
@@ -80,7 +80,7 @@ func metaBehaviours() []behaviour {
 		},
 		{
 			name: "meta/clear", profile: Core, hosts: 1, clauses: []string{"PROV-8.4", "PROV-3.8"},
-			says: "clear cluster and metadata together when the machine settles in IDLE, and not before",
+			says: "clear cluster and metadata together when the machine reaches IDLE, and not before",
 			do: func(c *Case) {
 				id := c.host()
 				c.mustConfigure(id, c.Clusters[0], map[string]string{"k": "v"})
@@ -106,7 +106,7 @@ func metaBehaviours() []behaviour {
 		},
 		{
 			name: "meta/replace", profile: Core, hosts: 1, clauses: []string{"PROV-8.5"},
-			says: "replace the whole map with the next Configure: no old key shows",
+			says: "replace all metadata with the next Configure, and keep no old key",
 			do: func(c *Case) {
 				id := c.host()
 				for _, want := range []map[string]string{{"a": "1", "b": "2"}, {"c": "3"}, {}, {"a": "4"}} {
@@ -118,7 +118,7 @@ func metaBehaviours() []behaviour {
 		},
 		{
 			name: "meta/apart", profile: Core, hosts: 3, clauses: []string{"PROV-13.3", "PROV-8.3"},
-			says: "keep the metadata of different machines apart",
+			says: "keep the metadata of different machines separate",
 			do: func(c *Case) {
 				for i, id := range c.idles(3) {
 					c.mustConfigure(id, c.Clusters[i%2], map[string]string{"mine": id, fmt.Sprint(i): "x"})
@@ -131,7 +131,7 @@ func metaBehaviours() []behaviour {
 		},
 		{
 			name: "meta/random", profile: Core, hosts: 1, clauses: []string{"PROV-8.2", "PROV-8.5"},
-			says: "echo random maps",
+			says: "return random metadata unchanged",
 			do: func(c *Case) {
 				id := c.host()
 				for range 6 {

@@ -15,7 +15,7 @@ func onceBehaviours() []behaviour {
 				c.failf("%s: %v", k, err)
 			}
 			early, err := c.mutate(k, id) // in flight, or just settled
-			c.repeated("right after the first", k, first, early, err)
+			c.repeated("right after the first call", k, first, early, err)
 			c.settles(id, k)
 			before := c.get(id)
 			for range 3 {
@@ -31,19 +31,19 @@ func onceBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "once/repeat-create", profile: Core, slots: 1, needsSlots: true, clauses: []string{"PROV-7.1", "PROV-7.2", "PROV-7.6"},
-			says: "answer a repeated Create with the first operation id and start nothing", do: repeat(lifecycle.Create, (*Case).slot),
+			says: "answer a repeated Create with the first operation id, and start nothing", do: repeat(lifecycle.Create, (*Case).slot),
 		},
 		{
 			name: "once/repeat-configure", profile: Core, hosts: 1, clauses: []string{"PROV-7.1", "PROV-7.2", "PROV-7.6"},
-			says: "answer a repeated Configure with the first operation id and start nothing", do: repeat(lifecycle.Configure, (*Case).host),
+			says: "answer a repeated Configure with the first operation id, and start nothing", do: repeat(lifecycle.Configure, (*Case).host),
 		},
 		{
 			name: "once/repeat-drain", profile: Core, hosts: 1, clauses: []string{"PROV-7.1", "PROV-7.2", "PROV-7.6"},
-			says: "answer a repeated Drain with the first operation id and start nothing", do: repeat(lifecycle.Drain, (*Case).node),
+			says: "answer a repeated Drain with the first operation id, and start nothing", do: repeat(lifecycle.Drain, (*Case).node),
 		},
 		{
 			name: "once/repeat-delete", profile: Cloud, slots: 1, clauses: []string{"PROV-7.1", "PROV-7.2", "PROV-7.6"},
-			says: "answer a repeated Delete with the first operation id and start nothing",
+			says: "answer a repeated Delete with the first operation id, and start nothing",
 			do: repeat(lifecycle.Delete, func(c *Case) string {
 				id := c.slot()
 				c.mustCreate(id)
@@ -52,7 +52,7 @@ func onceBehaviours() []behaviour {
 		},
 		{
 			name: "once/new-cycle-new-id", profile: Core, hosts: 1, clauses: []string{"PROV-7.3", "PROV-7.4"},
-			says: "mint a new id for each cycle: Configure, Drain, Configure have three, and a repeat returns the third",
+			says: "use a new operation id for each cycle: Configure, Drain and Configure have three, and a repeat returns the third",
 			do: func(c *Case) {
 				id := c.host()
 				first, drained, second := c.mustConfigure(id, c.Clusters[0], nil), c.mustDrain(id), c.mustConfigure(id, c.Clusters[0], nil)
@@ -64,7 +64,7 @@ func onceBehaviours() []behaviour {
 		},
 		{
 			name: "once/create-and-drain-differ", profile: Core, slots: 1, needsSlots: true, clauses: []string{"PROV-7.1", "PROV-7.3"},
-			says: "tell Create and Drain apart although both settle in IDLE: the key of a repeat is (machine, kind)",
+			says: "distinguish Create from Drain, which both end in IDLE: a repeat is one of the same machine and kind",
 			do: func(c *Case) {
 				id := c.slot()
 				created := c.mustCreate(id)
@@ -84,7 +84,7 @@ func onceBehaviours() []behaviour {
 		},
 		{
 			name: "once/conflict", profile: Core, hosts: 1, clauses: []string{"PROV-7.7"},
-			says: "refuse Configure of a bound machine for another cluster with ALREADY_EXISTS; binding and id stay",
+			says: "reject Configure of a bound machine for another cluster with ALREADY_EXISTS, and keep the binding and the operation id",
 			do: func(c *Case) {
 				id := c.host()
 				first := c.mustConfigure(id, c.Clusters[0], map[string]string{"k": "v"})
@@ -98,7 +98,7 @@ func onceBehaviours() []behaviour {
 		},
 		{
 			name: "once/first-values-stay", profile: Core, hosts: 1, clauses: []string{"PROV-7.8", "PROV-8.5"},
-			says: "read a Configure for the same cluster with other metadata as a repeat: the first values stay",
+			says: "treat a Configure for the same cluster with other metadata as a repeat, and keep the first metadata",
 			do: func(c *Case) {
 				id := c.host()
 				first := c.mustConfigure(id, c.Clusters[0], map[string]string{"k": "first"})
@@ -113,7 +113,7 @@ func onceBehaviours() []behaviour {
 		},
 		{
 			name: "once/other-connections", profile: Core, hosts: 1, clauses: []string{"PROV-7.5"},
-			says: "know a repeat on another connection",
+			says: "recognise a repeat on another connection",
 			do: func(c *Case) {
 				id := c.host()
 				first := c.mustConfigure(id, c.Clusters[0], nil)

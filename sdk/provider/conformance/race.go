@@ -33,10 +33,10 @@ func (c *Case) burst(k kind, id string, n int) (operation string) {
 			ids[acks[i].GetOperationId()]++
 		case connect.CodeFailedPrecondition: // overtaken by a newer token
 		default:
-			c.check(false, "one of %d parallel %ss: %v", n, k, errs[i])
+			c.check(false, "one of %d parallel calls of %s: %v", n, k, errs[i])
 		}
 	}
-	c.check(len(ids) == 1, "%d parallel %ss have %d operation ids", n, k, len(ids))
+	c.check(len(ids) == 1, "%d parallel calls of %s have %d operation ids", n, k, len(ids))
 	for one := range ids {
 		operation = one
 	}
@@ -47,7 +47,7 @@ func raceBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "race/burst", racing: true, profile: Core, hosts: 1, clauses: []string{"PROV-13.1", "PROV-7.5"},
-			says: "collapse parallel identical calls to one operation and one settling, for every kind",
+			says: "run parallel identical calls as one operation, for each kind",
 			do: func(c *Case) {
 				id := ""
 				if c.claims(Cloud) {
@@ -61,7 +61,7 @@ func raceBehaviours() []behaviour {
 				for range 2 {
 					for _, k := range []kind{lifecycle.Configure, lifecycle.Drain} {
 						operation := c.burst(k, id, 40)
-						c.check(!seen[operation], "operation id %s came twice", operation)
+						c.check(!seen[operation], "operation id %s was used twice", operation)
 						seen[operation] = true
 						c.settles(id, k)
 					}
@@ -74,20 +74,20 @@ func raceBehaviours() []behaviour {
 		},
 		{
 			name: "race/one-effect", racing: true, profile: Core, also: []Profile{Fault}, hosts: 1, clauses: []string{"PROV-7.5", "PROV-7.9", "PROV-13.1"},
-			says: "have one effect at the substrate for parallel identical calls",
+			says: "cause one effect at the substrate for parallel identical calls",
 			do: func(c *Case) {
 				id := c.host()
 				for _, k := range []kind{lifecycle.Configure, lifecycle.Drain} {
 					before := c.effects(k.String(), id)
 					c.burst(k, id, 40)
 					c.settles(id, k)
-					c.check(c.effects(k.String(), id)-before == 1, "40 parallel %ss had %d effects at the substrate", k, c.effects(k.String(), id)-before)
+					c.check(c.effects(k.String(), id)-before == 1, "40 parallel calls of %s had %d effects at the substrate", k, c.effects(k.String(), id)-before)
 				}
 			},
 		},
 		{
 			name: "race/conflict", racing: true, profile: Core, hosts: 1, clauses: []string{"PROV-13.2", "PROV-4.3", "PROV-4.6"},
-			says: "serialise conflicting calls and leave one legal resting state with fields that fit",
+			says: "serialise conflicting calls, and end in one legal state with fields that match it",
 			do: func(c *Case) {
 				id := c.node()
 				for range 6 {
@@ -108,7 +108,7 @@ func raceBehaviours() []behaviour {
 		},
 		{
 			name: "race/independent", profile: Core, hosts: 3, clauses: []string{"PROV-13.3", "PROV-7.4"},
-			says: "keep machines apart under parallel calls: as many operation ids as machines, no field of one on another",
+			says: "keep machines separate under parallel calls: each has its own operation ids and fields",
 			do: func(c *Case) {
 				ids := c.idles(3)
 				acks := make([]*ack, len(ids))
@@ -124,7 +124,7 @@ func raceBehaviours() []behaviour {
 					if acks[i] == nil {
 						c.failf("Configure of %s failed", id)
 					}
-					c.check(!seen[acks[i].GetOperationId()], "two machines share operation id %s", acks[i].GetOperationId())
+					c.check(!seen[acks[i].GetOperationId()], "two machines have operation id %s", acks[i].GetOperationId())
 					seen[acks[i].GetOperationId()] = true
 					m := c.settles(id, lifecycle.Configure)
 					c.check(m.GetShardMetadata()["mine"] == id && m.GetCluster() == c.Clusters[i%2], "%s shows the binding of another machine", id)
@@ -133,7 +133,7 @@ func raceBehaviours() []behaviour {
 		},
 		{
 			name: "race/zombie", racing: true, profile: Core, hosts: 1, clauses: []string{"PROV-6.13", "PROV-6.4"},
-			says: "let no older epoch pass after a newer one has passed, when both race on one machine",
+			says: "accept no older epoch after a newer one was accepted, when both race on one machine",
 			do: func(c *Case) {
 				id, shard := c.node(), c.own(0)
 				var mu sync.Mutex
@@ -154,7 +154,7 @@ func raceBehaviours() []behaviour {
 						mu.Unlock()
 						stale := c.probe(id, f)
 						if old {
-							c.check(stale || !after, "a token of the old epoch passed after one of the new epoch had passed")
+							c.check(stale || !after, "a token of the old epoch was accepted after one of the new epoch")
 						} else if !stale {
 							mu.Lock()
 							newPassed = true
@@ -167,7 +167,7 @@ func raceBehaviours() []behaviour {
 		},
 		{
 			name: "race/slow-one", profile: Core, spends: 1, also: []Profile{Fault}, hosts: 2, clauses: []string{"PROV-13.4"},
-			says: "delay no ack, read or transition because another machine's substrate call is stuck",
+			says: "delay no ack, read or transition while another machine's substrate call hangs",
 			do: func(c *Case) {
 				c.limited() // only the limit ends the stuck call
 				ids := c.idles(2)
@@ -179,7 +179,7 @@ func raceBehaviours() []behaviour {
 				c.mustConfigure(ids[1], c.Clusters[0], nil)
 				c.mustDrain(ids[1])
 				if stuck := c.get(ids[0]); stuck.GetState() != configuring {
-					c.failf("the other machine was served %s later, when the stuck one had ended: %s", time.Since(begun), describe(stuck))
+					c.failf("the other machine was served only after %s, when the hanging call had ended: %s", time.Since(begun), describe(stuck))
 				}
 			},
 		},

@@ -67,13 +67,13 @@ func recordFaults(m *machine) (all []string) {
 		bad("last_error has %d bytes", len(m.GetLastError()))
 	}
 	if m.GetInstanceType() == "" {
-		bad("no instance_type")
+		bad("instance_type is missing")
 	}
 	if hasHost && m.GetZone() == "" {
-		bad("a host without a zone")
+		bad("the machine has a host but no zone")
 	}
 	if m.GetCapacityType() == 0 {
-		bad("no capacity_type")
+		bad("capacity_type is missing")
 	}
 	if p := m.GetPricePerHour(); math.IsNaN(p) || math.IsInf(p, 0) || p < 0 {
 		bad("price_per_hour %v", p)
@@ -86,7 +86,7 @@ func recordFaults(m *machine) (all []string) {
 		"capacity-type", "capacity_type", "capacityType",
 	} {
 		if _, there := m.GetLabels()[key]; there {
-			bad("label %q, which a top-level field answers", key)
+			bad("label %q repeats a top-level field", key)
 		}
 	}
 	return append(all, quantityFaults(m)...)
@@ -94,7 +94,7 @@ func recordFaults(m *machine) (all []string) {
 
 func quantityFaults(m *machine) (all []string) {
 	if m.GetResources() != nil && len(m.GetResources().GetResources()) == 0 || m.GetAllocatable() != nil && len(m.GetAllocatable().GetResources()) == 0 {
-		all = append(all, "resources or allocatable is there and empty")
+		all = append(all, "resources or allocatable is set and empty")
 	}
 	if err := lifecycle.CheckQuantities(m.GetResources().GetResources(), m.GetAllocatable().GetResources()); err != nil {
 		all = append(all, err.Error())

@@ -109,7 +109,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		if one.Outcome != Fail && one.Outcome != CannotJudge {
 			continue
 		}
-		fmt.Fprintf(b, "%s  %s  (%s)\n  it must: %s\n  but: %s\n", strings.ToUpper(string(one.Outcome)), one.Name,
+		fmt.Fprintf(b, "%s  %s  (%s)\n  required: %s\n  found: %s\n", strings.ToUpper(string(one.Outcome)), one.Name,
 			strings.Join(one.Clauses, ", "), one.Says, one.Reason)
 		for _, line := range one.Dialogue {
 			fmt.Fprintf(b, "    %s\n", line)
@@ -118,25 +118,25 @@ func (r *Report) WriteText(w io.Writer) error {
 		if isAfterwards(one.Name) {
 			again = "" // it judges what the others saw
 		}
-		fmt.Fprintf(b, "  again: %s--seed %d\n\n", again, r.Seed)
+		fmt.Fprintf(b, "  repeat with: %s--seed %d\n\n", again, r.Seed)
 	}
 	fmt.Fprintf(b, "%s  %s %s at %s, profiles %v\n", r.Verdict, r.Provider, r.Version, r.Address, r.Profiles)
 	fmt.Fprintf(b, "%d pass, %d fail, %d could not be judged, %d not applicable; %d machines, seed %d, %.1f s\n",
 		r.Count(Pass), r.Count(Fail), r.Count(CannotJudge), r.Count(NotApplicable), r.Machines, r.Seed, r.Took)
 	if len(r.Only) > 0 {
-		fmt.Fprintf(b, "only %s ran: no certificate\n", strings.Join(r.Only, ", "))
+		fmt.Fprintf(b, "only %s ran, so this is no certificate\n", strings.Join(r.Only, ", "))
 	}
 	if r.SoakPasses > 0 {
 		fmt.Fprintf(b, "soak: %d passes\n", r.SoakPasses)
 	}
 	if r.Slack > 1 {
-		fmt.Fprintf(b, "time ceilings were stretched %g times: no certificate for profile scale\n", r.Slack)
+		fmt.Fprintf(b, "time limits were multiplied by %g, so this is no certificate for profile scale\n", r.Slack)
 	}
 	if len(r.Failed) > 0 {
-		fmt.Fprintf(b, "left FAILED, for the provider's operator to retire: %s\n", strings.Join(r.Failed, ", "))
+		fmt.Fprintf(b, "still FAILED; retire them at the provider: %s\n", strings.Join(r.Failed, ", "))
 	}
 	if len(r.Left) > 0 {
-		fmt.Fprintf(b, "left with a host, for the provider's operator to return: %s\n", strings.Join(r.Left, ", "))
+		fmt.Fprintf(b, "still have a host; return them at the provider: %s\n", strings.Join(r.Left, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -154,7 +154,7 @@ func (r *Report) WriteBadge(w io.Writer) error {
 	color := map[Verdict]string{Conformant: "brightgreen", NotConformant: "red", Incomplete: "orange"}[r.Verdict]
 	message := strings.ToLower(string(r.Verdict))
 	if len(r.Only) > 0 && r.Verdict == Conformant {
-		message, color = "conformant in part", "yellow"
+		message, color = "partly tested", "yellow"
 	}
 	return json.NewEncoder(w).Encode(map[string]any{
 		"schemaVersion": 1, "label": "bigfleet provider", "message": message, "color": color,

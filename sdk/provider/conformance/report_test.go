@@ -71,10 +71,10 @@ func TestAPartIsNoCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !strings.Contains(text.String(), "only args/empty-id ran: no certificate") || !strings.Contains(text.String(), "stretched 3 times: no certificate for profile scale") {
+	if !strings.Contains(text.String(), "only args/empty-id ran, so this is no certificate") || !strings.Contains(text.String(), "multiplied by 3, so this is no certificate for profile scale") {
 		t.Errorf("%s", text.String())
 	}
-	if !strings.Contains(badge.String(), "in part") || !strings.Contains(jsonText.String(), `"only"`) || !strings.Contains(jsonText.String(), `"slack": 3`) {
+	if !strings.Contains(badge.String(), "partly tested") || !strings.Contains(jsonText.String(), `"only"`) || !strings.Contains(jsonText.String(), `"slack": 3`) {
 		t.Errorf("%s\n%s", badge.String(), jsonText.String())
 	}
 }

@@ -26,7 +26,7 @@ func sizeBehaviours() []behaviour {
 				c.ceiling("the full list", 3*time.Second, func() []*machine { return all }, func(client provider) time.Duration {
 					l, took := c.listBy(client, &filter{})
 					all = l.GetMachines()
-					c.check(len(l.GetMachines()) >= want, "%d machines, profile scale wants %d", len(l.GetMachines()), want)
+					c.check(len(l.GetMachines()) >= want, "%d machines are listed; profile scale requires %d", len(l.GetMachines()), want)
 					c.note("%d machines in %s", len(l.GetMachines()), took)
 					return took
 				})
@@ -34,7 +34,7 @@ func sizeBehaviours() []behaviour {
 		},
 		{
 			name: "size/exact-deltas", profile: Scale, hosts: 3, slots: 35, clauses: []string{"PROV-10.7", "PROV-10.8", "PROV-10.12"},
-			says: "give exactly the machines that changed, out of a large inventory",
+			says: "return exactly the machines that changed, from a large inventory",
 			do: func(c *Case) {
 				c.needsCursors()
 				since := c.list(&filter{}).GetRevision()
@@ -56,13 +56,13 @@ func sizeBehaviours() []behaviour {
 				for _, id := range ids {
 					c.check(got[id] != nil, "%s changed and is not in the delta", id)
 				}
-				c.check(!l.GetComplete() && len(got) < c.suite.inventory.machines/2, "a delta of 35 has %d machines, complete %v", len(got), l.GetComplete())
+				c.check(!l.GetComplete() && len(got) < c.suite.inventory.machines/2, "the delta of 35 changed machines has %d machines, complete = %v", len(got), l.GetComplete())
 				c.exact(got, ids)
 			},
 		},
 		{
 			name: "size/pages", profile: Scale, clauses: []string{"PROV-10.12", "PROV-25.11"},
-			says: "page through the whole inventory, 700 at a time, none skipped, each page within 2 s (p99)",
+			says: "list the whole inventory in pages of 700, each within 2 s (p99), and skip no machine",
 			do: func(c *Case) {
 				c.ceiling("a page (p99)", 2*time.Second, func() []*machine { return c.list(&filter{MaxResults: 700}).GetMachines() }, func(client provider) time.Duration {
 					if client == c.client {
@@ -111,7 +111,7 @@ func sizeBehaviours() []behaviour {
 		},
 		{
 			name: "size/churn", profile: Scale, hosts: 3, slots: 60, clauses: []string{"PROV-10.4", "PROV-13.3", "PROV-13.5"},
-			says: "keep the number of machines, and miss or double none in lists, while many machines move",
+			says: "list each machine exactly once while many machines change state",
 			do: func(c *Case) {
 				ids, first := c.unused(60)
 				count := c.suite.inventory.machines
@@ -127,8 +127,8 @@ func sizeBehaviours() []behaviour {
 						begin := time.Now()
 						outcome, why := c.play(func(*Case) {
 							l := c.list(&filter{})
-							c.check(len(byID(l)) == len(l.GetMachines()), "a machine is twice in one list")
-							c.check(len(l.GetMachines()) == count, "%d machines in a list during churn, there are %d", len(l.GetMachines()), count)
+							c.check(len(byID(l)) == len(l.GetMachines()), "one list has a machine twice")
+							c.check(len(l.GetMachines()) == count, "a list during the changes has %d machines; there are %d", len(l.GetMachines()), count)
 						})
 						if outcome != Pass {
 							c.check(false, "%s", why)
@@ -159,7 +159,7 @@ func sizeBehaviours() []behaviour {
 				wait.Wait()
 				idleOnes := byID(c.list(&filter{States: []bigfleetv1alpha1.MachineState{idle}}))
 				for _, id := range ids {
-					c.check(idleOnes[id] != nil, "%s is not in IDLE after the churn", id)
+					c.check(idleOnes[id] != nil, "%s is not in IDLE after the changes", id)
 				}
 			},
 		},
@@ -178,13 +178,13 @@ func (c *Case) scan(page int32) (times []time.Duration) {
 			got[m.GetId()] = true
 		}
 		if !l.GetComplete() && !l.GetMore() && len(times) == 1 {
-			c.excused("answers carry neither complete nor more: callers do not page this provider (PROV-10.12)")
+			c.excused("answers set neither complete nor more, so callers do not page this provider (PROV-10.12)")
 		}
 		if cursor = l.GetRevision(); !l.GetMore() {
 			break
 		}
 		if len(times) > len(want) {
-			c.failf("the scan does not end")
+			c.failf("paging does not end")
 		}
 	}
 	for id := range want {

@@ -28,7 +28,7 @@ func (s *suite) soak(ctx context.Context, report *Report, missing string) {
 			if r.Outcome != Fail {
 				continue
 			}
-			r.Reason = fmt.Sprintf("in pass %d of the soak, seed %d: %s", report.SoakPasses, s.options.Seed, r.Reason)
+			r.Reason = fmt.Sprintf("pass %d of the soak, seed %d: %s", report.SoakPasses, s.options.Seed, r.Reason)
 			report.Results = append(report.Results, r)
 			if s.options.Each != nil {
 				s.options.Each(r)

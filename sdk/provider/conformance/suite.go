@@ -115,7 +115,7 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 		}
 	}
 	if len(report.Results) == 0 {
-		return nil, fmt.Errorf("conformance: no behaviour is called %v", o.Only)
+		return nil, fmt.Errorf("conformance: there is no behaviour %v; --plan lists all", o.Only)
 	}
 	if err := s.cleanUp(ctx, report); err != nil {
 		return nil, err
@@ -218,9 +218,9 @@ func (s *suite) need() (n need) {
 // words says it.
 func (n need) words(t Target) string {
 	if t.claims(Cloud) {
-		return fmt.Sprintf("%d machines in SPECULATIVE and %d in SPECULATIVE or IDLE at a time, and %d more that end FAILED", n.slots, max(n.slots, n.hosts), n.spent)
+		return fmt.Sprintf("%d machines in SPECULATIVE and %d in SPECULATIVE or IDLE at a time, and %d more that will end FAILED", n.slots, max(n.slots, n.hosts), n.spent)
 	}
-	return fmt.Sprintf("%d machines in SPECULATIVE, which become hosts for good without Delete, %d in SPECULATIVE or IDLE, and %d more that end FAILED", n.used, n.hosts, n.spent)
+	return fmt.Sprintf("%d machines in SPECULATIVE, which stay created because Delete is not claimed, %d in SPECULATIVE or IDLE, and %d more that will end FAILED", n.used, n.hosts, n.spent)
 }
 
 // budget says why there are too few machines, empty when there are enough. One behaviour runs at a time.
@@ -236,7 +236,7 @@ func (s *suite) budget() string {
 	if enough {
 		return ""
 	}
-	return fmt.Sprintf("needed are %s; there are %d in SPECULATIVE and %d in IDLE", n.words(s.target), slots, all-slots)
+	return fmt.Sprintf("the run needs %s; there are %d in SPECULATIVE and %d in IDLE", n.words(s.target), slots, all-slots)
 }
 
 // applies says why a behaviour does not apply, empty when it does.
@@ -252,7 +252,7 @@ func (s *suite) applies(b behaviour) string {
 		}
 	}
 	if b.needsSlots && s.target.claims(BareMetal) && s.inventory.slots() == 0 {
-		return "bare metal without slots: Create has nothing to start from"
+		return "bare metal without slots: there is nothing to create"
 	}
 	return ""
 }
@@ -278,7 +278,7 @@ func (s *suite) judge(ctx context.Context, b behaviour, missing string) (r Resul
 	c := s.newCase(ctx, b)
 	outcome, reason := c.play(b.do)
 	if left := c.tidy(); left != "" && outcome == Pass {
-		outcome, reason = Fail, "machines could not be restored: "+left
+		outcome, reason = Fail, "machines could not be brought back to their first state: "+left
 	}
 	r.Outcome, r.Reason, r.Machines, r.Evidence = outcome, reason, slices.Sorted(maps.Keys(c.taken)), c.evidence
 	if outcome != Pass {

@@ -86,18 +86,18 @@ func (t Target) claims(p Profile) bool { return slices.Contains(t.Profiles, p) }
 
 func (t Target) withDefaults() (Target, error) {
 	if t.Addr == "" {
-		return t, errors.New("conformance: no address")
+		return t, errors.New("conformance: the address of the provider is missing")
 	}
 	if len(t.Profiles) == 0 {
 		t.Profiles = []Profile{Core}
 	}
 	for _, p := range t.Profiles {
 		if !slices.Contains(Profiles(), p) {
-			return t, fmt.Errorf("conformance: profile %q is none of %v", p, Profiles())
+			return t, fmt.Errorf("conformance: unknown profile %q; profiles are %v", p, Profiles())
 		}
 	}
 	if t.claims(Cloud) && t.claims(BareMetal) {
-		return t, errors.New("conformance: cloud and bare-metal exclude each other: Delete works or it does not")
+		return t, errors.New("conformance: claim cloud or bare-metal, not both: a provider supports Delete or it does not")
 	}
 	if !t.claims(Core) {
 		t.Profiles = append([]Profile{Core}, t.Profiles...)
@@ -106,7 +106,7 @@ func (t Target) withDefaults() (Target, error) {
 		t.Clusters = []string{"conformance-a", "conformance-b"}
 	}
 	if len(t.Clusters) < 2 {
-		return t, errors.New("conformance: two cluster ids are needed, to see that a machine cannot serve both")
+		return t, errors.New("conformance: give at least two cluster ids, to test that a machine cannot serve both")
 	}
 	if len(t.Blob) == 0 {
 		t.Blob = []byte("conformance boot data")
@@ -121,7 +121,7 @@ func (t Target) withDefaults() (Target, error) {
 		t.Slack = 1
 	}
 	if t.Slack < 1 {
-		return t, fmt.Errorf("conformance: slack %v is below 1", t.Slack)
+		return t, fmt.Errorf("conformance: --slack is %v; it must be at least 1", t.Slack)
 	}
 	return t, nil
 }

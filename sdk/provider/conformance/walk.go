@@ -12,7 +12,7 @@ func walkBehaviours() []behaviour {
 	return []behaviour{{
 		name: "walk/random", profile: Core, hosts: 3,
 		clauses: []string{"PROV-3.2", "PROV-3.4", "PROV-4.1", "PROV-4.3", "PROV-5.5", "PROV-7.2", "PROV-7.7", "PROV-8.1", "PROV-13.5"},
-		says:    "answer random calls as the state machine of the contract does, and keep the number of machines",
+		says:    "answer random calls as the contract's state machine does, and keep the number of machines",
 		do: func(c *Case) {
 			count := len(c.list(&filter{}).GetMachines())
 			w := &walk{c: c, models: map[string]*lifecycle.Record{}}
@@ -58,13 +58,13 @@ func (w *walk) sync(id string) {
 	k := lifecycle.InFlight(r.State)
 	if k == 0 {
 		m := w.c.get(id)
-		w.c.check(m.GetState() == r.State && m.GetCluster() == r.Cluster, "%s, the model says %s for %q", describe(m), name(r.State), r.Cluster)
+		w.c.check(m.GetState() == r.State && m.GetCluster() == r.Cluster, "%s; the contract's state machine has %s for cluster %q", describe(m), name(r.State), r.Cluster)
 		return
 	}
 	m := w.c.settles(id, k)
 	next, _ := lifecycle.Settle(r, k, r.Operation(k), lifecycle.Result{Host: lifecycle.Host{Provider: "p", Ref: "model"}}, time.Now())
 	w.models[id] = next
-	w.c.check(m.GetCluster() == next.Cluster, "%s settled with cluster %q, the model says %q", id, m.GetCluster(), next.Cluster)
+	w.c.check(m.GetCluster() == next.Cluster, "%s ended with cluster %q; the contract's state machine has %q", id, m.GetCluster(), next.Cluster)
 	w.c.sameMetadata(id+" settled", next.Metadata, m)
 }
 
@@ -96,7 +96,7 @@ func (w *walk) step() {
 		}
 		last = why
 	}
-	c.failf("%s of %s, which the model has in %s: %s", k, id, name(r.State), last)
+	c.failf("%s of %s, which is %s in the contract's state machine: %s", k, id, name(r.State), last)
 }
 
 // fits says why an answer is not what the model would give, empty when it is; next is the model after it.
@@ -106,12 +106,12 @@ func (w *walk) fits(r *lifecycle.Record, q lifecycle.Request, a *ack, err error)
 	switch d.Outcome {
 	case lifecycle.Start:
 		if err != nil {
-			return nil, "it was refused: " + err.Error()
+			return nil, "it was rejected: " + err.Error()
 		}
 		return lifecycle.Accept(r, q, a.GetOperationId(), time.Now()), ""
 	case lifecycle.Repeat:
 		if err != nil {
-			return nil, "a repeat was refused: " + err.Error()
+			return nil, "a repeat was rejected: " + err.Error()
 		}
 		if a.GetOperationId() != d.OperationID {
 			return nil, "a repeat has operation id " + a.GetOperationId() + ", the first had " + d.OperationID

@@ -26,7 +26,7 @@ func whoBehaviours() []behaviour {
 	needsCerts := func(do func(*Case)) func(*Case) {
 		return func(c *Case) {
 			if c.Hooks.Certs == nil {
-				c.excused("hook certs is not given: a provider may leave identities out (PROV-2.10)")
+				c.excused("hook certs is not given; identities are optional (PROV-2.10)")
 			}
 			do(c)
 		}
@@ -37,7 +37,7 @@ func whoBehaviours() []behaviour {
 	return []behaviour{
 		{
 			name: "who/shard", racing: true, profile: Core, hosts: 1, clauses: []string{"PROV-2.7", "PROV-2.9"},
-			says: "let bigfleet://shard/<id> mutate with exactly that shard_id, and record nothing for a refusal",
+			says: "let bigfleet://shard/<id> mutate with exactly that shard_id, and record nothing for a rejected call",
 			do: needsCerts(func(c *Case) {
 				id := c.node()
 				a := c.as("bigfleet://shard/who-a-" + c.suite.run)
@@ -47,19 +47,19 @@ func whoBehaviours() []behaviour {
 					denied(c, "shard_id "+other, err)
 				}
 				_, err := c.sendBy(a, request{kind: lifecycle.Create, machine: id})
-				denied(c, "no shard_id and no token", err)
+				denied(c, "without shard_id and token", err)
 				b := c.as("bigfleet://shard/who-b")
 				_, err = c.sendBy(b, request{kind: lifecycle.Create, machine: id, fence: fence{"who-b", c.suite.epoch, 1}})
-				c.check(codeOf(err) != connect.CodeFailedPrecondition && codeOf(err) != connect.CodePermissionDenied, "a refused call moved another shard's mark: %v", err)
+				c.check(codeOf(err) != connect.CodeFailedPrecondition && codeOf(err) != connect.CodePermissionDenied, "a rejected call changed another shard's mark: %v", err)
 				_, err = c.sendBy(a, request{kind: lifecycle.Create, machine: id, fence: fence{shard, 1, 1}})
-				c.check(codeOf(err) != connect.CodePermissionDenied && codeOf(err) != connect.CodeFailedPrecondition, "its own shard_id: %v", err)
+				c.check(codeOf(err) != connect.CodePermissionDenied && codeOf(err) != connect.CodeFailedPrecondition, "with its own shard_id: %v", err)
 				_, err = a.List(c.ctx, connect.NewRequest(&filter{MaxResults: 1}))
 				c.check(err == nil, "List: %v", err)
 			}),
 		},
 		{
 			name: "who/readers", profile: Core, hosts: 1, clauses: []string{"PROV-2.8"},
-			says: "let bigfleet://readonly and bigfleet://admin read, and never mutate",
+			says: "let bigfleet://readonly and bigfleet://admin read, but not mutate",
 			do: needsCerts(func(c *Case) {
 				id := c.host()
 				before := c.get(id)
@@ -79,7 +79,7 @@ func whoBehaviours() []behaviour {
 		},
 		{
 			name: "who/nobody", profile: Core, clauses: []string{"PROV-2.6"},
-			says: "refuse every call of a certificate with none, several or unknown bigfleet:// SANs",
+			says: "reject each call whose certificate has no bigfleet:// SAN, several or an unknown one",
 			do: needsCerts(func(c *Case) {
 				for _, sans := range [][]string{nil, {"bigfleet://shard/a", "bigfleet://shard/b"}, {"bigfleet://owner/a"}, {"bigfleet://cluster/red"}} {
 					client := c.as(sans...)
@@ -94,7 +94,7 @@ func whoBehaviours() []behaviour {
 		},
 		{
 			name: "who/transport", profile: Core, clauses: []string{"PROV-2.1", "PROV-1.3", "PROV-1.2"},
-			says: "speak gRPC over HTTP/2 on the port, without TLS where it is plaintext",
+			says: "serve gRPC over HTTP/2 on the port, also without TLS when it runs in plaintext",
 			do: func(c *Case) {
 				_, err := c.another().List(c.ctx, connect.NewRequest(&filter{MaxResults: 1}))
 				c.check(err == nil, "List on a new connection: %v", err)

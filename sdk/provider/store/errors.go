@@ -9,10 +9,10 @@ import (
 )
 
 // ErrDamaged is what Open and Load return for a file that holds something else than what was written to it.
-var ErrDamaged = errors.New("the checksum or the order of what is stored is wrong")
+var ErrDamaged = errors.New("the checksum or the order of the stored data is wrong")
 
 // ErrFull is what Commit returns when nothing but room is missing. The batch is not stored, and Commit may be called again.
-var ErrFull = errors.New("there is no room for it")
+var ErrFull = errors.New("there is not enough space")
 
 // noRoom adds ErrFull to an error that says so.
 func noRoom(err error) error {
@@ -38,6 +38,6 @@ var known = []struct {
 	{syscall.ENOSPC, "cannot grow: the disk is full: free some space; a running provider then continues"},
 	{syscall.EDQUOT, "cannot grow: the quota of the disk is used up: free some space; a running provider then continues"},
 	{syscall.EROFS, "cannot be written: the file system is read-only: mount it writable, then start the provider again"},
-	{syscall.EIO, "cannot be written or read: the disk reports an error: look at the kernel's log, replace the disk, restore a copy"},
+	{syscall.EIO, "cannot be written or read: the disk reports an error: check the kernel's log, replace the disk, restore a copy"},
 	{os.ErrPermission, "cannot be opened: give this user read and write access to it and its directory"},
 }

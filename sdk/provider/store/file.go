@@ -99,8 +99,8 @@ func (s *file) replay(hadID bool) error {
 			return explain(g.name, err)
 		}
 		if other, ok := readFrame(content, 0); ok && (!hadID || other.id != id) {
-			return explain(g.name, fmt.Errorf("holds batch %d of another state file than %s: bring the file back that it belongs to, or move the log "+
-				"away, which gives up what it holds", other.number, s.base.file))
+			return explain(g.name, fmt.Errorf("has batch %d of another state file than %s: restore the file that it belongs to, or move the log "+
+				"away, which loses its content", other.number, s.base.file))
 		}
 		if all, err = readLog(all, content, s.base.id, s.base.applied); err != nil {
 			return explain(g.name, err)
@@ -111,7 +111,7 @@ func (s *file) replay(hadID bool) error {
 	all = slices.DeleteFunc(all, func(f frame) bool { return f.number <= s.base.applied })
 	for _, f := range all {
 		if f.number != s.number+1 {
-			return explain(s.base.file, fmt.Errorf("its log goes on with batch %d behind batch %d: it is an older copy than its log, or a log is missing: %w",
+			return explain(s.base.file, fmt.Errorf("its log continues with batch %d after batch %d: the file is an older copy than its log, or a log is missing: %w",
 				f.number, s.number, ErrDamaged))
 		}
 		s.number = f.number

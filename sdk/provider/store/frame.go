@@ -163,7 +163,7 @@ func readLog(all []frame, b []byte, id, applied uint64) ([]frame, error) {
 	}
 	for rest := at; rest < len(b); rest += sector {
 		if f, ok := readFrame(b[rest:], id); ok && f.number > newest {
-			return nil, fmt.Errorf("what should follow batch %d of the log is not there, batch %d is: %w", newest, f.number, ErrDamaged)
+			return nil, fmt.Errorf("after batch %d the log continues with batch %d: %w", newest, f.number, ErrDamaged)
 		}
 	}
 	return all, nil

@@ -18,12 +18,12 @@ import (
 
 // Latency is a distribution of durations (PROV-26.8). At most one form is set; none means no time at all.
 type Latency struct {
-	Constant time.Duration   `yaml:"constant" doc:"Always this long."`
-	Min      time.Duration   `yaml:"min" doc:"Uniform from here."`
-	Max      time.Duration   `yaml:"max" doc:"Uniform to here."`
+	Constant time.Duration   `yaml:"constant" doc:"Constant latency."`
+	Min      time.Duration   `yaml:"min" doc:"Lower bound of a uniform distribution."`
+	Max      time.Duration   `yaml:"max" doc:"Upper bound of a uniform distribution."`
 	P50      time.Duration   `yaml:"p50" doc:"Median of a log-normal distribution."`
-	P99      time.Duration   `yaml:"p99" doc:"Its 99th percentile."`
-	List     []time.Duration `yaml:"list" doc:"One of these, each as likely."`
+	P99      time.Duration   `yaml:"p99" doc:"99th percentile of the log-normal distribution."`
+	List     []time.Duration `yaml:"list" doc:"Latencies of which one is drawn, each with equal probability."`
 }
 
 // Check says what is wrong with it.
@@ -40,7 +40,7 @@ func (l Latency) Check() error {
 	case l.Constant < 0 || l.Min < 0 || l.Max < l.Min || l.P50 < 0 || l.P99 < l.P50 || l.P99 > 0 && l.P50 == 0:
 		return errors.New("latency: durations must be at least 0, max at least min, p99 at least p50, p50 above 0")
 	case slices.ContainsFunc(l.List, func(d time.Duration) bool { return d < 0 }):
-		return errors.New("latency: the list holds a negative duration")
+		return errors.New("latency: the list has a negative duration")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func checkBehaviour(b *bigfleetv1alpha1.Behaviour) error {
 	}
 	needsClass := b.GetFault() == bigfleetv1alpha1.FaultKind_FAULT_KIND_ERROR || b.GetFault() == bigfleetv1alpha1.FaultKind_FAULT_KIND_PARTIAL
 	if needsClass && classes[b.GetErrorClass()] == nil {
-		return fmt.Errorf("error_class %q is none of transient, out_of_capacity, quota, credentials, bootstrap, permanent", b.GetErrorClass())
+		return fmt.Errorf("unknown error_class %q; use transient, out_of_capacity, quota, credentials, bootstrap or permanent", b.GetErrorClass())
 	}
 	if b.GetProbability() < 0 || b.GetProbability() > 1 || b.GetLatencyMillis() < 0 || b.GetTimes() < 0 {
 		return errors.New("probability must be 0 to 1, latency and times at least 0")
@@ -228,7 +228,7 @@ func (c *Cloud) inject(ctx context.Context, name string, m provider.Machine, ope
 		switch d.fault {
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_ERROR:
 			if err = pause(); err == nil {
-				err = classes[d.class](fmt.Errorf("%s was refused by the pretend cloud (%s)", name, d.class))
+				err = classes[d.class](fmt.Errorf("the simulated cloud rejected %s (%s)", name, d.class))
 			}
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_HANG:
 			<-ctx.Done()
@@ -241,13 +241,13 @@ func (c *Cloud) inject(ctx context.Context, name string, m provider.Machine, ope
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_PARTIAL:
 			if err = pause(); err == nil {
 				if changed, err = effect(ctx); err == nil {
-					err = classes[d.class](fmt.Errorf("%s had its effect and was reported as failed by the pretend cloud (%s)", name, d.class))
+					err = classes[d.class](fmt.Errorf("the simulated cloud carried out %s and reported a failure (%s)", name, d.class))
 				}
 			}
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_THROTTLE:
 			err = provider.RetryAfter(100*time.Millisecond, fmt.Errorf("%s: too many requests", name))
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_OUTAGE:
-			err = provider.Transient(fmt.Errorf("%s: the pretend cloud does not answer", name))
+			err = provider.Transient(fmt.Errorf("%s: the simulated cloud does not answer", name))
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_STALE:
 			err = &staleError{}
 		default:

@@ -44,7 +44,7 @@ var calls = []string{CallCreate, CallConfigure, CallReady, CallDrain, CallDelete
 // checkCall says whether a call has that name, so that a typing error is not a rule that never applies.
 func checkCall(name string) error {
 	if name != "" && !slices.Contains(calls, name) {
-		return fmt.Errorf("call %q is none of %s; leave it empty for all", name, strings.Join(calls, ", "))
+		return fmt.Errorf("unknown call %q; use %s, or leave it empty for all", name, strings.Join(calls, ", "))
 	}
 	return nil
 }

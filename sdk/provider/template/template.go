@@ -112,13 +112,13 @@ func (v view) files() (map[string][]byte, error) {
 
 func (p Params) view() (view, error) {
 	if !goodName.MatchString(p.Name) {
-		return view{}, fmt.Errorf("%q is no provider name: lower-case letters, digits and hyphens, a letter first, at most 30 characters", p.Name)
+		return view{}, fmt.Errorf("%q is not a provider name: use at most 30 lower-case letters, digits and hyphens, and begin with a letter", p.Name)
 	}
 	if p.Module == "" {
 		p.Module = "example.com/bigfleet-provider-" + p.Name
 	}
 	if strings.ContainsAny(p.Module, " \t\n\"'`\\") {
-		return view{}, fmt.Errorf("%q is no module path", p.Module)
+		return view{}, fmt.Errorf("%q is not a module path", p.Module)
 	}
 	if p.Dir == "" {
 		p.Dir = p.Name
@@ -138,7 +138,7 @@ func (p Params) view() (view, error) {
 	for _, m := range siblings {
 		dir := filepath.Join(root, filepath.FromSlash(m))
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-			return view{}, fmt.Errorf("%s is no checkout of BigFleet: %w", p.Checkout, err)
+			return view{}, fmt.Errorf("%s does not contain BigFleet's source: %w", p.Checkout, err)
 		}
 		v.Replace = append(v.Replace, replacement{prefix + m, m, dir})
 	}

@@ -82,7 +82,7 @@ func TestWriteRefuses(t *testing.T) {
 		"capitals":        {template.Params{Name: "Acme"}, "provider name"},
 		"a path":          {template.Params{Name: "../x"}, "provider name"},
 		"a full house":    {template.Params{Name: "a", Dir: full}, "not empty"},
-		"no checkout":     {template.Params{Name: "a", Dir: filepath.Join(full, "a"), Checkout: full}, "no checkout"},
+		"no checkout":     {template.Params{Name: "a", Dir: filepath.Join(full, "a"), Checkout: full}, "does not contain BigFleet's source"},
 		"a broken module": {template.Params{Name: "a", Dir: filepath.Join(full, "a"), Module: "a b"}, "module path"},
 	} {
 		if _, _, err := template.Write(c.p); err == nil || !strings.Contains(err.Error(), c.want) {

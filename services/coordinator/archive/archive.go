@@ -103,7 +103,7 @@ func files(meta, state []byte) []file {
 // refuses to replace a file unless told to.
 func Save(path string, meta, state []byte, replace bool) (err error) {
 	if _, err := os.Lstat(path); err == nil && !replace {
-		return fmt.Errorf("%s exists: name another file, or force it", path)
+		return fmt.Errorf("%s exists: choose another file, or overwrite it with force", path)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -264,7 +264,7 @@ func verify(found []file) (*Archive, error) {
 	case a.Meta.Index == 0 || a.state.Index() == 0:
 		return nil, errors.New("the archive was taken at index 0: it holds nothing to restore")
 	case a.Meta.Index < a.state.Index():
-		return nil, fmt.Errorf("%s says index %d and the state has %d: they are from different snapshots", MetaFile, a.Meta.Index, a.state.Index())
+		return nil, fmt.Errorf("%s names index %d and the state has index %d: they are from different snapshots", MetaFile, a.Meta.Index, a.state.Index())
 	case a.Meta.StateHash != "" && a.Meta.StateHash != a.state.Hash():
 		return nil, fmt.Errorf("%s and %s are from different snapshots: the hashes differ", MetaFile, StateFile)
 	}

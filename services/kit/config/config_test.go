@@ -115,7 +115,7 @@ func TestWrongFlagsAllAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`unknown flag: --workrs, did you mean "workers"?`, `--workers: "many" is not a valid int`, `--rollup-interval: "soon" is not a valid duration`,
 		`unexpected argument "extra"`, `unknown flag: -x`, `--dry-run: "perhaps" is not a valid bool`, `--shard-addr has no value`,
-		`--tls-cert given without --tls-key and --tls-ca`, `config.yaml:1:1: unknown setting "dry-runn"`, `BIGFLEET_OPERATOR_RECLAIM_CAP_FRACTION: "lots"`, "--shard-addr is required",
+		`--tls-cert is given without --tls-key and --tls-ca`, `config.yaml:1:1: unknown setting "dry-runn"`, `BIGFLEET_OPERATOR_RECLAIM_CAP_FRACTION: "lots"`, "--shard-addr is required",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no problem says %q in\n%v", want, err)
@@ -242,7 +242,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		`config.yaml:10:8: token: takes one value, not a list`,
 		`config.yaml:11:17: rollup-interval: has no value`,
 		`BIGFLEET_OPERATOR_RECLAIM_CAP_FRACTION: "lots" is not a valid float64`,
-		`--tls-cert given without --tls-key and --tls-ca`,
+		`--tls-cert is given without --tls-key and --tls-ca`,
 		`--shard-addr is required`,
 	} {
 		if !strings.Contains(err.Error(), want) {

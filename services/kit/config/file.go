@@ -75,7 +75,7 @@ func readFile(path string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: holds more than one YAML document", path)
+		return nil, fmt.Errorf("%s: has more than one YAML document", path)
 	}
 	root := resolve(document.Content[0])
 	if root.Tag == "!!null" {

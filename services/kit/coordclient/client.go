@@ -100,7 +100,7 @@ type conn struct {
 type LineageError struct{ Addr, Pinned, Got string }
 
 func (e *LineageError) Error() string {
-	return fmt.Sprintf("the coordinator at %s belongs to group %s, expected %s: point at the right one, or forget the pinned group", e.Addr, e.Got, e.Pinned)
+	return fmt.Sprintf("the coordinator at %s belongs to group %s, but this process expects group %s: correct the address, or forget the pinned group", e.Addr, e.Got, e.Pinned)
 }
 
 // StaleTermError is an answer to a report of a leader that is none any more: its term is below one that was seen from the

@@ -107,7 +107,7 @@ func (g *Group) Run(ctx context.Context) error {
 		g.config.Log.Info("stopping")
 	case r := <-lost:
 		failed = fmt.Errorf("%s: %w", r.Name, r.err)
-		g.config.Log.Error("a part that the process cannot run without has ended", "part", r.Name, "err", r.err)
+		g.config.Log.Error("a component that the process needs has ended", "part", r.Name, "err", r.err)
 	}
 	return errors.Join(failed, g.stopAll(ctx, all))
 }
@@ -149,7 +149,7 @@ func (g *Group) supervise(ctx context.Context, c Component) error {
 		if time.Since(start) > g.config.BackoffMax {
 			wait = g.config.BackoffMin // it ran well for a while: this is a new failure
 		}
-		g.config.Log.Error("part failed; it is restarted", "part", c.Name, "err", err, "wait", wait)
+		g.config.Log.Error("a component failed and is restarted", "part", c.Name, "err", err, "wait", wait)
 		select {
 		case <-ctx.Done():
 			return nil

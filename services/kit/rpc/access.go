@@ -78,7 +78,7 @@ type Refusal struct {
 }
 
 // errPlaintextAdmin is what a remote plaintext caller of a mutating RPC gets.
-var errPlaintextAdmin = errors.New("without TLS this is served to loopback peers only: call from the same host (a forwarded port counts), or turn on TLS")
+var errPlaintextAdmin = errors.New("without TLS, only callers on the same host may call this: call from there (a forwarded port counts), or turn on TLS")
 
 // judge returns nil or a PERMISSION_DENIED.
 func (a Access) judge(p Peer, insecureAdmin bool) error {

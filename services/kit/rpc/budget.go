@@ -19,7 +19,7 @@ const (
 	decodeWaitMax = 2 * time.Second
 )
 
-var errBudget = errors.New("too many large messages are being decompressed at once: try again")
+var errBudget = errors.New("too many large messages are being decompressed at once: retry")
 
 // budget bounds the bytes that a server decompresses at a time, over all its connections. A small compressed message can become a
 // large one, so what it becomes is counted, and not what was sent.

@@ -96,5 +96,5 @@ type internalError struct {
 func (e *internalError) Error() string { return e.cause.Error() }
 
 func (e *internalError) public() *connect.Error {
-	return connect.NewError(connect.CodeInternal, errors.New("internal error, the server's log has the cause"))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error; the server's log has the cause"))
 }

@@ -25,7 +25,7 @@ type held struct{ connections, calls int }
 
 var (
 	errPeerConnections = errors.New("this certificate has too many connections open: use one connection for many calls")
-	errPeerCalls       = errors.New("this certificate has too many calls under way: end some first")
+	errPeerCalls       = errors.New("this certificate has too many concurrent calls: end some first")
 )
 
 func newPeers(connections, calls int) *peers {

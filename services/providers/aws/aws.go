@@ -28,23 +28,23 @@ import (
 
 // settings is the provider's own part of the configuration file.
 type settings struct {
-	Region         string              `yaml:"region" doc:"Region, such as eu-west-1; empty takes it from the environment."`
-	LaunchTemplate launchTemplate      `yaml:"launch_template" doc:"Launch template of all instances: image, instance profile, network, generic user data."`
-	Subnets        map[string][]string `yaml:"subnets" doc:"Subnet ids by availability zone; empty takes the default subnet of each zone."`
-	Tags           map[string]string   `yaml:"tags" doc:"Further tags of instances and volumes."`
-	Idle           string              `yaml:"idle" doc:"What an idle on-demand or reserved machine is: running, or stopped, which costs its disk alone."`
-	Reservations   map[string]string   `yaml:"reservations" doc:"Capacity reservation id by offering name, for offerings of capacity type reserved. Others of that type are covered by Savings Plans."`
-	Prices         map[string]float64  `yaml:"price_overrides" doc:"Price in USD per hour by offering name, in place of what AWS says."`
-	Interruption   map[string]float64  `yaml:"interruption_per_month" doc:"Share of spot instances interrupted in a month (0 to 1) by instance type, as the Spot advisor publishes it. Others keep the offering's interruption_probability."`
-	QueueURL       string              `yaml:"queue_url" doc:"SQS queue with EventBridge's events of EC2; empty hears scheduled events alone."`
-	Rebalance      float64             `yaml:"rebalance_probability" doc:"Interruption probability per hour of an instance with a rebalance recommendation; 0 ignores them."`
-	KubeconfigDir  string              `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id: <id>, <id>.yaml or <id>.kubeconfig."`
+	Region         string              `yaml:"region" doc:"AWS region, such as eu-west-1. Empty takes the region of the environment."`
+	LaunchTemplate launchTemplate      `yaml:"launch_template" doc:"Launch template of all instances. It sets the image, the instance profile, the network and the generic user data."`
+	Subnets        map[string][]string `yaml:"subnets" doc:"Subnet ids by availability zone. Empty takes the default subnet of each zone."`
+	Tags           map[string]string   `yaml:"tags" doc:"Additional tags of instances and volumes."`
+	Idle           string              `yaml:"idle" doc:"State of an idle on-demand or reserved instance: running or stopped. A stopped instance costs only its disk."`
+	Reservations   map[string]string   `yaml:"reservations" doc:"Capacity reservation id by offering name, for offerings of capacity type reserved. Reserved offerings that are not listed are taken to be paid for by a Savings Plan."`
+	Prices         map[string]float64  `yaml:"price_overrides" doc:"Price in USD per hour by offering name, instead of the price that AWS quotes."`
+	Interruption   map[string]float64  `yaml:"interruption_per_month" doc:"Share of spot instances that are interrupted in a month (0 to 1), by instance type, as the Spot advisor publishes it. Types that are not listed keep the offering's interruption_probability."`
+	QueueURL       string              `yaml:"queue_url" doc:"URL of the SQS queue that EventBridge sends EC2 events to. Without it, the provider learns of scheduled events only."`
+	Rebalance      float64             `yaml:"rebalance_probability" doc:"Interruption probability per hour of an instance with a rebalance recommendation; 0 ignores recommendations."`
+	KubeconfigDir  string              `yaml:"kubeconfig_dir" doc:"Directory with one kubeconfig per cluster, named <id>, <id>.yaml or <id>.kubeconfig."`
 }
 
 type launchTemplate struct {
-	Name    string `yaml:"name" doc:"Name; or give id."`
-	ID      string `yaml:"id" doc:"Id, lt-..."`
-	Version string `yaml:"version" doc:"Version; empty means $Default."`
+	Name    string `yaml:"name" doc:"Name of the launch template. Give either name or id."`
+	ID      string `yaml:"id" doc:"Id of the launch template, lt-..."`
+	Version string `yaml:"version" doc:"Version of the launch template. Empty means $Default."`
 }
 
 const (
@@ -139,9 +139,9 @@ func program() provider.Program[settings] {
 		Fake:   buildFake,
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
-			f.StringVar(&s.Region, "region", "", "region; empty takes it from the environment")
-			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
-			f.StringVar(&s.QueueURL, "queue-url", "", "SQS queue with EventBridge's events of EC2")
+			f.StringVar(&s.Region, "region", "", "AWS region, such as eu-west-1; empty takes the region of the environment")
+			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with one kubeconfig per cluster, named <id>, <id>.yaml or <id>.kubeconfig")
+			f.StringVar(&s.QueueURL, "queue-url", "", "URL of the SQS queue that EventBridge sends EC2 events to")
 			cmd.AddCommand(offeringsCommand())
 		},
 	}
@@ -149,7 +149,7 @@ func program() provider.Program[settings] {
 
 func build(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 	if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 	}
 	if err := s.Config.complete(s.Offerings); err != nil {
 		return nil, nil, err

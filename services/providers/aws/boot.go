@@ -150,7 +150,7 @@ func lastWords(out *ssm.GetCommandInvocationOutput) string {
 		text = "..." + strings.ToValidUTF8(text[len(text)-wordsMax:], "")
 	}
 	if text == "" {
-		return "it said nothing"
+		return "it wrote no output"
 	}
 	return text
 }

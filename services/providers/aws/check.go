@@ -52,7 +52,7 @@ func (b *backend) Check(ctx context.Context, offerings []provider.Offering) (war
 		spot = spot || o.CapacityType == provider.Spot
 	}
 	if spot && b.settings.QueueURL == "" {
-		warnings = append(warnings, errors.New("queue_url is empty: an interruption of spot is noticed only when the instance is gone, not two minutes before"))
+		warnings = append(warnings, errors.New("queue_url is empty: the provider learns of a spot interruption only when the instance is gone, not two minutes before"))
 	}
 	more, failed := b.checkCommitments(ctx, offerings)
 	return append(warnings, more...), errors.Join(err, failed)
@@ -127,7 +127,7 @@ func (b *backend) checkCommitments(ctx context.Context, offerings []provider.Off
 		wanted += rate * float64(o.Count)
 	}
 	if wanted > committed {
-		warnings = append(warnings, fmt.Errorf("reserved offerings would use %.2f USD per hour of Savings Plans that commit to %.2f: usage above that costs the list price; lower their counts", wanted, committed))
+		warnings = append(warnings, fmt.Errorf("the reserved offerings would use %.2f USD per hour of Savings Plans that cover %.2f; usage above that costs the list price; lower their counts", wanted, committed))
 	}
 	return warnings, err
 }

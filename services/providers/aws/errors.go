@@ -153,7 +153,7 @@ func (e *emptyPools) check(k poolKey) error {
 		delete(e.since, k)
 		return nil
 	}
-	return provider.OutOfCapacity(fmt.Errorf("%s had no capacity %s ago and is tried again in %s", k, age.Round(time.Second), (emptyPause - age).Round(time.Second)))
+	return provider.OutOfCapacity(fmt.Errorf("%s had no capacity %s ago; it is retried in %s", k, age.Round(time.Second), (emptyPause - age).Round(time.Second)))
 }
 
 func (e *emptyPools) note(k poolKey, err error) {

@@ -18,7 +18,7 @@ func newMetrics(c Config, b *backend) (*metrics, error) {
 			Name: "bigfleet_provider_aws_notices_total", Help: "Notices of AWS by kind: interruption, rebalance, state, scheduled, other.",
 		}, []string{"kind"}),
 		queueErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bigfleet_provider_aws_queue_errors_total", Help: "Failed calls of the queue of notices.",
+			Name: "bigfleet_provider_aws_queue_errors_total", Help: "Failed calls to the queue of notices.",
 		}),
 	}
 	for _, kind := range []string{"interruption", "rebalance", "state", "scheduled", "other"} {
@@ -28,7 +28,7 @@ func newMetrics(c Config, b *backend) (*metrics, error) {
 		return m, nil
 	}
 	empty := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bigfleet_provider_aws_empty_pools", Help: "Pools (type, zone, capacity type) that had no capacity within the last minutes and are not tried.",
+		Name: "bigfleet_provider_aws_empty_pools", Help: "Pools (type, zone, capacity type) without capacity that are not tried now.",
 	}, func() float64 { return float64(b.empty.count()) })
 	r := prometheus.WrapRegistererWith(prometheus.Labels{"provider": c.Name}, c.Registerer)
 	for _, one := range []prometheus.Collector{m.notices, m.queueErrors, empty} {

@@ -168,7 +168,7 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 	if err != nil {
 		return err
 	}
-	b.log.Debug("a Machine is made", "machine", op.Machine.ID, "cluster", op.Cluster, "template", t.Name)
+	b.log.Debug("a Machine is created", "machine", op.Machine.ID, "cluster", op.Cluster, "template", t.Name)
 	return b.own(ctx, boot, owner)
 }
 
@@ -228,7 +228,7 @@ func (b *backend) make(ctx context.Context, resource schema.GroupVersionResource
 	what := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, provider.Transient(fmt.Errorf("%s was deleted in the meantime", what))
+		return nil, provider.Transient(fmt.Errorf("%s was deleted meanwhile", what))
 	case err != nil:
 		return nil, nodeready.Classify(err)
 	case !b.ours(there):
@@ -236,7 +236,7 @@ func (b *backend) make(ctx context.Context, resource schema.GroupVersionResource
 	case there.GetAnnotations()[annotationOperation] == o.GetAnnotations()[annotationOperation] && there.GetDeletionTimestamp() == nil:
 		return there, nil
 	}
-	b.log.Warn("an object of an earlier binding still exists and is removed", "object", what)
+	b.log.Warn("an object of an earlier binding still exists; it is removed", "object", what)
 	if err := b.remove(ctx, resource, there.GetNamespace(), there.GetName()); err != nil {
 		return nil, err
 	}

@@ -32,9 +32,9 @@ import (
 
 // settings is the provider's own part of the configuration file.
 type settings struct {
-	Kubeconfig string             `yaml:"kubeconfig" doc:"Kubeconfig of the management cluster; empty uses the service account of the Pod."`
-	Context    string             `yaml:"context" doc:"Context of the kubeconfig; empty for its current one."`
-	Namespace  string             `yaml:"namespace" doc:"Namespace of the Cluster object of a cluster that clusters does not list; the object's name is the cluster id. Empty: only listed clusters."`
+	Kubeconfig string             `yaml:"kubeconfig" doc:"Kubeconfig of the management cluster. Empty uses the service account of the Pod."`
+	Context    string             `yaml:"context" doc:"Context of the kubeconfig. Empty takes its current context."`
+	Namespace  string             `yaml:"namespace" doc:"Namespace of the Cluster objects of clusters that are not listed in clusters. There, the object's name is the cluster id. Empty allows listed clusters only."`
 	Clusters   map[string]cluster `yaml:"clusters" doc:"Cluster objects by cluster id."`
 	// Templates are looked up in the namespace of the Cluster, as Cluster API does.
 	Templates map[string]template `yaml:"templates" doc:"Infrastructure machine template by instance type."`
@@ -43,14 +43,14 @@ type settings struct {
 // cluster names a Cluster object.
 type cluster struct {
 	Namespace string `yaml:"namespace" doc:"Namespace of the Cluster object."`
-	Name      string `yaml:"name" doc:"Name of the Cluster object; empty means the cluster id."`
+	Name      string `yaml:"name" doc:"Name of the Cluster object. Empty means the cluster id."`
 }
 
 // template names an infrastructure machine template, such as an AWSMachineTemplate.
 type template struct {
-	APIVersion string `yaml:"api_version" doc:"API version, such as infrastructure.cluster.x-k8s.io/v1beta2."`
-	Kind       string `yaml:"kind" doc:"Kind, which ends with Template."`
-	Name       string `yaml:"name" doc:"Name in the namespace of the Cluster object."`
+	APIVersion string `yaml:"api_version" doc:"API version of the template, such as infrastructure.cluster.x-k8s.io/v1beta2."`
+	Kind       string `yaml:"kind" doc:"Kind of the template, which ends with Template."`
+	Name       string `yaml:"name" doc:"Name of the template, in the namespace of the Cluster object."`
 }
 
 const templateSuffix = "Template"
@@ -125,7 +125,7 @@ func (s *settings) client() (*rest.Config, error) {
 	}
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, errors.New("no management cluster: give --kubeconfig (kubeconfig), or run inside of it")
+		return nil, errors.New("no management cluster: give --kubeconfig (kubeconfig), or run inside the management cluster")
 	case err != nil:
 		return nil, fmt.Errorf("the management cluster's kubeconfig (--kubeconfig): %w", err)
 	}
@@ -149,7 +149,7 @@ func program() provider.Program[settings] {
 		Name: "clusterapi", Short: "Provider whose machines are Machines of Cluster API",
 		Build: func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-				return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+				return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 			}
 			if err := s.Config.complete(s.Offerings); err != nil {
 				return nil, nil, err
@@ -170,8 +170,8 @@ func program() provider.Program[settings] {
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
 			f.StringVar(&s.Kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster; empty uses the service account of the Pod")
-			f.StringVar(&s.Context, "context", "", "context of --kubeconfig")
-			f.StringVar(&s.Namespace, "namespace", "", "namespace of the Cluster objects that clusters does not list")
+			f.StringVar(&s.Context, "context", "", "context of --kubeconfig; empty takes its current context")
+			f.StringVar(&s.Namespace, "namespace", "", "namespace of the Cluster objects of clusters that are not listed in clusters")
 		},
 	}
 }

@@ -65,7 +65,7 @@ func newBackend(c Config) (*backend, error) {
 	b.server, b.agents = server, addr
 	b.all.Go(func() {
 		if err := <-ended; err != nil && !errors.Is(err, http.ErrServerClosed) {
-			b.log.Error("the agents' port ended: no host can be configured or reset until this provider is restarted", "err", err)
+			b.log.Error("the agents' port failed: no host can be configured or reset until this provider is restarted", "err", err)
 		}
 	})
 	b.all.Go(b.follow)
@@ -99,7 +99,7 @@ func (b *backend) follow() {
 		}
 		changed, err := b.inventory.load()
 		if err != nil {
-			b.log.Error("the inventory cannot be used; the last good one stays in force", "err", err)
+			b.log.Error("the inventory cannot be used; the last valid one stays in force", "err", err)
 		}
 		if changed {
 			b.log.Info("inventory read", "hosts", len(b.inventory.all()))
@@ -138,7 +138,7 @@ func (b *backend) Check(context.Context, []provider.Offering) (warnings []error,
 		}
 	}
 	if len(b.inventory.all()) == 0 {
-		warnings = append(warnings, errors.New("the inventory names no host"))
+		warnings = append(warnings, errors.New("the inventory has no hosts"))
 	}
 	return warnings, nil
 }
@@ -186,7 +186,7 @@ func (b *backend) describe(h *Entry, m provider.Machine, known bool) (provider.H
 
 // Create implements provider.Backend. There are no slots, so nothing calls it.
 func (b *backend) Create(context.Context, provider.CreateOp) (provider.Host, error) {
-	return provider.Host{}, errors.New("hosts exist already; add one to the inventory")
+	return provider.Host{}, errors.New("this provider creates no hosts; add one to the inventory")
 }
 
 // DrainEstimate implements provider.Estimator.

@@ -76,10 +76,10 @@ func (d *desk) last(host string) (*pb.ReportHostRequest, time.Time) {
 func (d *desk) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHostRequest]) (*connect.Response[pb.ReportHostResponse], error) {
 	r := req.Msg
 	if own, secure := ctx.Value(hostKey{}).(string); secure && own != r.GetHost() {
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the certificate is that of host %q, and the report is from %q", own, r.GetHost()))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the certificate is for host %q, but the report is from %q", own, r.GetHost()))
 	}
 	if d.inventory.named(r.GetHost()) == nil {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("the inventory has no host %q: add it there, or correct the agent's name", r.GetHost()))
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("the inventory has no host %q: add it, or correct the agent's name", r.GetHost()))
 	}
 	d.mu.Lock()
 	p := d.place(r.GetHost())

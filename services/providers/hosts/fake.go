@@ -100,7 +100,7 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 		}
 		f.agents.Go(func() {
 			if err := a.Run(ctx); err != nil {
-				s.Log.Error("the agent of a pretended host ended", "host", h.Name, "err", err)
+				s.Log.Error("the agent of a simulated host ended", "host", h.Name, "err", err)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func (f *fake) awaitAgents(ctx context.Context) error {
 		for r, _ := f.b.desk.last(h.Name); r == nil; r, _ = f.b.desk.last(h.Name) {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("the agent of pretended host %s does not call", h.Name)
+				return fmt.Errorf("the agent of simulated host %s does not report", h.Name)
 			case <-time.After(5 * time.Millisecond):
 			}
 		}

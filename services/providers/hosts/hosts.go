@@ -48,29 +48,29 @@ type Config struct {
 
 // settings is the provider's own part of the configuration file.
 type settings struct {
-	Inventory     string        `yaml:"inventory" doc:"File with the list of hosts; read again when it changes. Required."`
-	AgentAddr     string        `yaml:"agent_addr" doc:"Address that the hosts' agents dial."`
-	AgentTLS      agentTLS      `yaml:"agent_tls" doc:"mTLS of the agents' port; empty: the files of the RPC port."`
-	KubeconfigDir string        `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id: <id>, <id>.yaml or <id>.kubeconfig."`
-	Silence       time.Duration `yaml:"silence" doc:"After this long without a report an agent counts as silent, and its idle host is not offered."`
-	Secrets       string        `yaml:"secrets_dir" doc:"Directory of the password files that power controls of the inventory name."`
+	Inventory     string        `yaml:"inventory" doc:"File with the list of hosts. Required. Reloaded when it changes."`
+	AgentAddr     string        `yaml:"agent_addr" doc:"Listen address for the agents of the hosts."`
+	AgentTLS      agentTLS      `yaml:"agent_tls" doc:"mTLS of the agents' port. Defaults to the files of the RPC port."`
+	KubeconfigDir string        `yaml:"kubeconfig_dir" doc:"Directory with one kubeconfig per cluster, named <id>, <id>.yaml or <id>.kubeconfig."`
+	Silence       time.Duration `yaml:"silence" doc:"How long an agent may go without a report before it counts as silent. An idle host whose agent is silent is not offered."`
+	Secrets       string        `yaml:"secrets_dir" doc:"Directory of the password files that the inventory's power controls name."`
 	// No flag: what the provider may run is the file's alone.
-	PowerPrograms map[string][]string `yaml:"power_programs" doc:"Command lines by name that switch hosts on, such as ipmitool's; {address}, {user} and {password_file} come from the inventory, and status or on is appended."`
+	PowerPrograms map[string][]string `yaml:"power_programs" doc:"Command lines, by name, that switch hosts on, such as ipmitool's. {address}, {user} and {password_file} are replaced from the inventory, and status or on is appended."`
 }
 
 type agentTLS struct {
-	Cert string `yaml:"cert" doc:"Certificate, PEM."`
-	Key  string `yaml:"key" doc:"Private key, PEM."`
-	CA   string `yaml:"ca" doc:"CA bundle that vouches for agents, PEM."`
+	Cert string `yaml:"cert" doc:"Path of the certificate (PEM)."`
+	Key  string `yaml:"key" doc:"Path of the private key (PEM)."`
+	CA   string `yaml:"ca" doc:"Path of the CA bundle (PEM) that verifies agents."`
 }
 
 // Validate is called by sdk/provider.
 func (s *settings) Validate() error {
 	if s.Silence < time.Second {
-		return fmt.Errorf("silence: %v is too short; the shortest is 1s", s.Silence)
+		return fmt.Errorf("silence: %v is too short; the minimum is 1s", s.Silence)
 	}
 	if s.Silence > silenceMax {
-		return fmt.Errorf("silence: %v is too long; the longest is %v, because a dead host is offered until then", s.Silence, silenceMax)
+		return fmt.Errorf("silence: %v is too long; the maximum is %v, because a dead host is offered until then", s.Silence, silenceMax)
 	}
 	for name, words := range s.PowerPrograms {
 		if len(words) == 0 || words[0] == "" || strings.Contains(words[0], "{") {
@@ -93,18 +93,18 @@ func Main() { provider.Main(program()) }
 
 func program() provider.Program[settings] {
 	return provider.Program[settings]{
-		Name: "hosts", Short: "Provider of Linux hosts that exist already, each with an agent",
+		Name: "hosts", Short: "Provider for existing Linux hosts, each with an agent",
 		Config:  settings{AgentAddr: ":9010", Silence: silenceDefault},
 		Build:   build,
 		Fake:    buildFake,
 		Default: func() []provider.Offering { return nil }, // hosts are described, not offered as slots
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
-			f.StringVar(&s.Inventory, "inventory", "", "file with the list of hosts; read again when it changes")
-			f.StringVar(&s.AgentAddr, "agent-addr", s.AgentAddr, "address that the hosts' agents dial")
-			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
-			f.StringVar(&s.Secrets, "secrets-dir", "", "directory of the password files that power controls name")
-			f.DurationVar(&s.Silence, "silence", s.Silence, "after this long without a report an agent counts as silent")
+			f.StringVar(&s.Inventory, "inventory", "", "file with the list of hosts; reloaded when it changes")
+			f.StringVar(&s.AgentAddr, "agent-addr", s.AgentAddr, "listen address for the agents of the hosts")
+			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with one kubeconfig per cluster, named <id>, <id>.yaml or <id>.kubeconfig")
+			f.StringVar(&s.Secrets, "secrets-dir", "", "directory of the password files that the inventory's power controls name")
+			f.DurationVar(&s.Silence, "silence", s.Silence, "how long an agent may go without a report before it counts as silent")
 		},
 	}
 }
@@ -117,7 +117,7 @@ func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []p
 	case c.KubeconfigDir == "":
 		return nil, nil, errors.New("--kubeconfig-dir (kubeconfig_dir) is missing: nodes are watched and removed with the kubeconfigs in it")
 	case s.Common.ControlAddr != "" && s.Common.ControlAddr != "0": // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 	case len(s.Offerings) > 0:
 		return nil, nil, errors.New("offerings are for clouds; list hosts in the inventory")
 	}

@@ -59,7 +59,7 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 // parseInventory names everything that is wrong at once.
 func parseInventory(text []byte, providerName string) ([]Entry, error) {
 	if len(text) > inventoryBytesMax {
-		return nil, fmt.Errorf("the inventory has %d bytes; at most %d are read", len(text), inventoryBytesMax)
+		return nil, fmt.Errorf("the inventory has %d bytes; at most %d are allowed", len(text), inventoryBytesMax)
 	}
 	var doc document
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -68,7 +68,7 @@ func parseInventory(text []byte, providerName string) ([]Entry, error) {
 		return nil, err
 	}
 	if len(doc.Hosts) > hostsMax {
-		return nil, fmt.Errorf("the inventory names %d hosts; one provider takes at most %d: run several", len(doc.Hosts), hostsMax)
+		return nil, fmt.Errorf("the inventory has %d hosts; one provider can have at most %d: run several providers", len(doc.Hosts), hostsMax)
 	}
 	var all []error
 	names, ids := map[string]bool{}, map[string]string{}
@@ -138,7 +138,7 @@ func (h *Entry) check() error {
 		all = append(all, fmt.Errorf("%d labels; at most %d are allowed", len(h.Labels), labelsMax))
 	}
 	if strings.ContainsAny(h.ProviderID, " \t\n") || !strings.Contains(h.ProviderID, "://") {
-		all = append(all, fmt.Errorf("provider_id %q is not of the form <cloud>://<what the cloud says>", h.ProviderID))
+		all = append(all, fmt.Errorf("provider_id %q does not have the form <cloud>://<id>", h.ProviderID))
 	}
 	return errors.Join(append(all, h.Power.check())...)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	hostsDesc  = prometheus.NewDesc("bigfleet_provider_hosts", "Hosts of the inventory by what their agents last said.", []string{"phase"}, nil)
+	hostsDesc  = prometheus.NewDesc("bigfleet_provider_hosts", "Hosts of the inventory, by what their agents last reported.", []string{"phase"}, nil)
 	silentDesc = prometheus.NewDesc("bigfleet_provider_hosts_silent", "Hosts whose agent is silent or has never reported.", nil, nil)
 )
 

@@ -44,7 +44,7 @@ func (b *backend) unused(ctx context.Context, m provider.Machine) error {
 		}
 		for i := range list.Items {
 			if p := &list.Items[i]; counts(p) {
-				return fmt.Errorf("node %s of cluster %q holds pod %s/%s: check it; RetireMachine with force then resets the host", n.Name, m.Cluster, p.Namespace, p.Name)
+				return fmt.Errorf("node %s of cluster %q still has pod %s/%s: check it; RetireMachine with force then resets the host", n.Name, m.Cluster, p.Namespace, p.Name)
 			}
 		}
 	}

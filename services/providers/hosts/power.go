@@ -48,7 +48,7 @@ func (p Power) check() error {
 	}
 	if p.Redfish != "" {
 		if u, err := url.Parse(p.Redfish); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			all = append(all, errors.New("power: redfish is not the URL of a system, or holds a password"))
+			all = append(all, errors.New("power: redfish is not the URL of a system, or contains a password"))
 		}
 	}
 	if p.WakeMAC != "" {
@@ -224,7 +224,7 @@ func (r redfish) on(ctx context.Context) error {
 	}
 	var system struct{ PowerState string }
 	if err := json.Unmarshal(answer, &system); err != nil {
-		return fmt.Errorf("the answer of %s is not a Redfish system: %w", r.url, err)
+		return fmt.Errorf("%s did not answer with a Redfish system: %w", r.url, err)
 	}
 	if system.PowerState == "On" || system.PowerState == "PoweringOn" {
 		return nil

@@ -163,7 +163,7 @@ func (b *backend) claim(ctx context.Context, client typedcorev1.CoreV1Interface,
 	there, err := client.Nodes().Get(ctx, op.Machine.ID, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return provider.Transient(fmt.Errorf("node %s was deleted in the meantime", op.Machine.ID))
+		return provider.Transient(fmt.Errorf("node %s was deleted meanwhile", op.Machine.ID))
 	case err != nil:
 		return nodeready.Classify(err)
 	case there.Annotations[annotationOperation] == op.ID && there.DeletionTimestamp == nil:

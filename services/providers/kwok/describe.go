@@ -103,7 +103,7 @@ func (b *backend) shown(ctx context.Context, cluster string) map[string]bool {
 func (b *backend) survey(ctx context.Context, cluster string, bound map[place]bool, found func(provider.Host) error) error {
 	nodes, err := b.list(ctx, cluster)
 	if err != nil {
-		b.log.Debug("cluster does not answer; its nodes are left as they are", "cluster", cluster, "err", err)
+		b.log.Debug("the cluster does not answer; its nodes are not changed", "cluster", cluster, "err", err)
 		return nil
 	}
 	var strange []place

@@ -51,7 +51,7 @@ func (b *backend) awaitEmpty(ctx context.Context, client typedcorev1.CoreV1Inter
 		}
 		select {
 		case <-ctx.Done():
-			b.log.Warn("the grace period is over; the machine is reset with pods on it", "cluster", op.Cluster, "machine", op.Machine.ID, "pods", left)
+			b.log.Warn("the grace period has ended; the machine is reset although it has pods", "cluster", op.Cluster, "machine", op.Machine.ID, "pods", left)
 			return ctx.Err()
 		case <-time.After(pause):
 		}

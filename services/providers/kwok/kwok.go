@@ -50,7 +50,7 @@ type Delays struct {
 	Configure time.Duration `yaml:"configure" doc:"Time before the Node appears."`
 	Drain     time.Duration `yaml:"drain" doc:"Time to reset a host after its Node is gone."`
 	Delete    time.Duration `yaml:"delete" doc:"Time to return a host."`
-	Jitter    float64       `yaml:"jitter" doc:"Share, 0 to 1, by which each delay is drawn shorter or longer."`
+	Jitter    float64       `yaml:"jitter" doc:"Random variation of each delay, as a share of it, 0 to 1."`
 }
 
 // Run serves the provider until ctx ends.
@@ -78,15 +78,15 @@ func New(c Config) (*provider.Provider, error) {
 
 // settings is kwok's own part of the configuration file (PROV-27.2).
 type settings struct {
-	Clusters      map[string]clusterSection `yaml:"clusters" doc:"Clusters by id."`
-	KubeconfigDir string                    `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id."`
-	Default       clusterSection            `yaml:"default" doc:"Kubeconfig of every cluster that is not configured elsewhere."`
-	Delays        Delays                    `yaml:"delays" doc:"How long the virtual hosts take; all zero by default."`
+	Clusters      map[string]clusterSection `yaml:"clusters" doc:"Kubeconfigs of clusters, by cluster id."`
+	KubeconfigDir string                    `yaml:"kubeconfig_dir" doc:"Directory with one kubeconfig per cluster, named after the cluster id."`
+	Default       clusterSection            `yaml:"default" doc:"Kubeconfig of each cluster that is neither in clusters nor in kubeconfig_dir."`
+	Delays        Delays                    `yaml:"delays" doc:"Delays of the virtual hosts. All are zero by default."`
 }
 
 type clusterSection struct {
-	Kubeconfig string `yaml:"kubeconfig" doc:"File."`
-	Context    string `yaml:"context" doc:"Context of the file; empty for its current one."`
+	Kubeconfig string `yaml:"kubeconfig" doc:"Path of the kubeconfig."`
+	Context    string `yaml:"context" doc:"Context of the kubeconfig. Empty takes its current context."`
 }
 
 // Validate implements the check of sdk/provider's configuration.
@@ -113,7 +113,7 @@ func (s settings) named() error {
 func (s settings) unreadable() (all []error) {
 	if s.Default.Kubeconfig != "" {
 		if err := nodeready.Check(nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context}); err != nil {
-			all = append(all, fmt.Errorf("--kubeconfig (default.kubeconfig), for every cluster that is not configured elsewhere: %w", err))
+			all = append(all, fmt.Errorf("--kubeconfig (default.kubeconfig), for each cluster that is not configured elsewhere: %w", err))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Clusters)) {
@@ -166,10 +166,10 @@ func program() provider.Program[settings] {
 				return nil, nil, err
 			}
 			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-				return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+				return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 			}
 			for _, err := range s.Config.unreadable() {
-				s.Log.Warn("a kubeconfig cannot be used now; Configure for its clusters is refused until it can", "err", err)
+				s.Log.Warn("a kubeconfig cannot be used; Configure is rejected for its clusters until it can be used", "err", err)
 			}
 			b, err := newBackend(Config{
 				Name: s.Common.Provider, Clusters: s.Config.clusters(), Delays: s.Config.Delays,
@@ -186,9 +186,9 @@ func program() provider.Program[settings] {
 		Catalogue: Catalogue,
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
-			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
-			f.StringVar(&s.Default.Kubeconfig, "kubeconfig", "", "kubeconfig of every cluster that is not configured elsewhere")
-			f.StringVar(&s.Default.Context, "context", "", "context of --kubeconfig")
+			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with one kubeconfig per cluster, named <id>, <id>.yaml or <id>.kubeconfig")
+			f.StringVar(&s.Default.Kubeconfig, "kubeconfig", "", "kubeconfig of each cluster that is not configured elsewhere")
+			f.StringVar(&s.Default.Context, "context", "", "context of --kubeconfig; empty takes its current context")
 			f.DurationVar(&s.Delays.Create, "create-delay", 0, "time to create a host")
 			f.DurationVar(&s.Delays.Configure, "configure-delay", 0, "time before the Node appears")
 			f.DurationVar(&s.Delays.Drain, "drain-delay", 0, "time to reset a host after its Node is gone")

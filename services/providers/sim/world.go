@@ -12,39 +12,39 @@ import (
 
 // World is how the simulated cloud behaves. Zero fields take the preset's values.
 type World struct {
-	Preset string `yaml:"preset" doc:"calm, lively or storm: the values of everything that is not given."`
-	Seed   int64  `yaml:"seed" doc:"Fixes every draw."`
+	Preset string `yaml:"preset" doc:"Preset for all settings that are not given: calm, lively or storm."`
+	Seed   int64  `yaml:"seed" doc:"Seed of all random draws. The same seed gives the same world."`
 	// TimeScale is simulated seconds per second, 1 to 10,000.
-	TimeScale float64                      `yaml:"time_scale" doc:"Simulated seconds per second, 1 to 10000; 0 means 1."`
-	Latency   map[string]substrate.Latency `yaml:"latency" doc:"Latency by call: Create, Configure, Ready, Drain, Delete, Describe; an empty name is for all others."`
-	Failures  map[string]float64           `yaml:"failures" doc:"Probability by call that it fails for good."`
-	Transient map[string]float64           `yaml:"transient" doc:"Probability by call that it fails and may be repeated."`
-	Market    Market                       `yaml:"market" doc:"Spot prices and interruptions."`
-	Stock     []Stock                      `yaml:"stock" doc:"Pools with less stock than quota; the first that fits counts."`
-	NoDelete  bool                         `yaml:"no_delete" doc:"Machines cannot be returned."`
+	TimeScale float64                      `yaml:"time_scale" doc:"Simulated seconds per real second, 1 to 10000; 0 means 1."`
+	Latency   map[string]substrate.Latency `yaml:"latency" doc:"Latency by call: Create, Configure, Ready, Drain, Delete or Describe. An empty name sets the latency of all other calls."`
+	Failures  map[string]float64           `yaml:"failures" doc:"Probability that a call fails permanently, by call."`
+	Transient map[string]float64           `yaml:"transient" doc:"Probability that a call fails with an error that may be retried, by call."`
+	Market    Market                       `yaml:"market" doc:"The spot market: prices and interruptions."`
+	Stock     []Stock                      `yaml:"stock" doc:"Pools that have less stock than quota. The first entry that matches a pool applies."`
+	NoDelete  bool                         `yaml:"no_delete" doc:"Machines cannot be returned to the provider, as with owned hardware."`
 }
 
 // Market is the spot market.
 type Market struct {
-	Moving        *bool         `yaml:"moving" doc:"Prices walk."`
-	Interruptions *bool         `yaml:"interruptions" doc:"Interruptions are drawn from the declared probability."`
+	Moving        *bool         `yaml:"moving" doc:"Whether spot prices change over time."`
+	Interruptions *bool         `yaml:"interruptions" doc:"Whether spot machines are interrupted, with the declared probability."`
 	Step          time.Duration `yaml:"step" doc:"Simulated time between two steps of the market."`
 	Volatility    float64       `yaml:"volatility" doc:"Standard deviation of one step, as a share of the price."`
 	Notice        time.Duration `yaml:"notice" doc:"Simulated time between the notice of an interruption and the end of the host."`
 	// Recovery is how many hosts an hour a pool with hidden stock gets back.
-	Recovery float64 `yaml:"recovery" doc:"Hosts an hour that come back to a pool below its quota."`
+	Recovery float64 `yaml:"recovery" doc:"Hosts per hour that become available again in a pool below its quota."`
 	// OutagesPerDay draws outages of whole zones.
-	OutagesPerDay float64       `yaml:"outages_per_day" doc:"Outages of a zone in a simulated day, over all zones."`
-	Outage        time.Duration `yaml:"outage" doc:"How long an outage of a zone takes, simulated."`
+	OutagesPerDay float64       `yaml:"outages_per_day" doc:"Zone outages per simulated day, over all zones."`
+	Outage        time.Duration `yaml:"outage" doc:"Duration of a zone outage, in simulated time."`
 }
 
 // Stock hides capacity: quota is not a promise.
 type Stock struct {
-	InstanceType string `yaml:"instance_type" doc:"Type; empty for all."`
-	Zone         string `yaml:"zone" doc:"Zone; empty for all."`
-	CapacityType string `yaml:"capacity_type" doc:"bare_metal, reserved, on_demand or spot; empty for all."`
+	InstanceType string `yaml:"instance_type" doc:"Instance type; empty means all."`
+	Zone         string `yaml:"zone" doc:"Zone; empty means all."`
+	CapacityType string `yaml:"capacity_type" doc:"Capacity type: bare_metal, reserved, on_demand or spot; empty means all."`
 	// Share is the part of the quota that can be had, 0 to 1.
-	Share float64 `yaml:"share" doc:"Part of the quota that can be had, 0 to 1."`
+	Share float64 `yaml:"share" doc:"Share of the quota that is in stock, 0 to 1."`
 }
 
 func on(b bool) *bool { return &b }
@@ -87,7 +87,7 @@ func (w World) withPreset() (World, error) {
 	}
 	base, known := presets()[w.Preset]
 	if !known {
-		return w, fmt.Errorf("sim: preset %q is none of calm, lively, storm", w.Preset)
+		return w, fmt.Errorf("sim: unknown preset %q; use calm, lively or storm", w.Preset)
 	}
 	if w.Seed == 0 {
 		w.Seed = 1
@@ -159,7 +159,7 @@ func (w World) check() error {
 	}
 	for _, s := range w.Stock {
 		if _, known := classes[s.CapacityType]; s.Share < 0 || s.Share > 1 || !known && s.CapacityType != "" {
-			all = append(all, fmt.Errorf("sim: stock %+v: the share is 0 to 1, the class bare_metal, reserved, on_demand or spot", s))
+			all = append(all, fmt.Errorf("sim: stock %+v: share must be 0 to 1, and capacity_type bare_metal, reserved, on_demand or spot", s))
 		}
 	}
 	m := w.Market

@@ -32,7 +32,7 @@ func Refusal(d lifecycle.Decision, q lifecycle.Request, r *lifecycle.Record, mar
 	message, details := "", []proto.Message(nil)
 	switch d.Reason {
 	case lifecycle.DeleteUnsupported:
-		message = "this provider cannot give hosts back; keep the machine"
+		message = "this provider cannot return hosts; keep the machine"
 	case lifecycle.EmptyMachineID:
 		message = "machine_id is empty; name the machine"
 	case lifecycle.ShardIDTooLong:
@@ -45,7 +45,7 @@ func Refusal(d lifecycle.Decision, q lifecycle.Request, r *lifecycle.Record, mar
 			MarkEpoch: mark.Epoch, MarkSequence: mark.Sequence,
 		})
 	case lifecycle.UnknownMachine:
-		message = fmt.Sprintf("no machine %.128q here; List shows what there is", q.MachineID)
+		message = fmt.Sprintf("there is no machine %.128q; List shows the machines", q.MachineID)
 	case lifecycle.BrokenRule:
 		message = "nothing was started: " + d.Detail
 	case lifecycle.MetadataTooLarge:

@@ -59,7 +59,7 @@ func (a *App) Bind(f *pflag.FlagSet) {
 	f.StringVarP(&a.flags.format, "output", "o", string(output.Table), "output format: "+strings.Join(output.Formats(), "|"))
 	f.StringSliceVar(&a.flags.coordinator, "coordinator", []string{fleet.CoordinatorDefault}, "coordinator addresses, host:port; repeatable")
 	f.StringVar(&a.flags.shard, "shard", "", "one shard, by id or host:port; default: every shard that the coordinator lists")
-	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "per-request timeout; streaming requests have none")
+	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "time limit of one request; requests that follow changes have none")
 	f.StringVar(&a.flags.context, "context", "", "`NAME` of a context from `config view`; default: the current one")
 	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster to read Pods and CRDs from; default: kubectl's")
 	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context in the kubeconfig")
@@ -89,7 +89,7 @@ func (a *App) Check() error {
 	}
 	a.Out = a.on(a.Out)
 	if a.flags.timeout <= 0 {
-		return exit.Usagef("--timeout %v: want more than 0", a.flags.timeout)
+		return exit.Usagef("--timeout %v: it must be more than 0", a.flags.timeout)
 	}
 	if err := a.takeContext(); err != nil {
 		if a.flags.context != "" {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -21,18 +22,15 @@ const completeWithin = 400 * time.Millisecond
 // namesMax bounds how many names of one kind are offered.
 const namesMax = 200
 
-// Complete offers live names of the given kinds (machine, need, cluster, session, shard, pause, provider, zone, type, domain, move, peer, instruction, registration), each behind a prefix.
+// Complete offers live names of the given kinds, each behind a prefix: machine, need, cluster, session, shard, pause, provider, zone, type, pool,
+// domain, move, peer, instruction, registration, and those of inCluster.
 func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		const quiet = cobra.ShellCompDirectiveNoFileComp
 		if len(args) > 0 || a.Check() != nil {
 			return nil, quiet
 		}
-		ctx := c.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(ctx, completeWithin)
+		ctx, cancel := completing(c)
 		defer cancel()
 		var out []string
 		for kind, prefix := range prefixes {
@@ -40,7 +38,11 @@ func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 			if !fits && !strings.HasPrefix(prefix, typed) {
 				continue
 			}
-			for _, name := range a.names(ctx, kind, rest) {
+			names := a.names
+			if _, inCluster := inCluster[kind]; inCluster {
+				names = func(ctx context.Context, kind, typed string) []string { return a.clusterNames(ctx, c, kind, typed) }
+			}
+			for _, name := range names(ctx, kind, rest) {
 				if name = prefix + name; strings.HasPrefix(name, typed) {
 					out = append(out, name)
 				}
@@ -50,9 +52,12 @@ func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteSubjects offers subjects of the given forms, for example machine/.
+// CompleteSubjects offers subjects of the given forms, for example machine/. Of KIND NAME it completes the name, where the verb takes that.
 func (a *App) CompleteSubjects(forms ...string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 1 && slices.Contains(forms, args[0]+"/") {
+			return a.Complete(map[string]string{args[0]: ""})(c, nil, typed)
+		}
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -65,8 +70,12 @@ func (a *App) CompleteSubjects(forms ...string) cobra.CompletionFunc {
 	}
 }
 
+// namedAs are the kinds of `bigfleet get` that go by the names of another kind.
+var namedAs = map[string]string{"quota": "registration", "binding": "cluster", "hint": "cluster", "drain": "machine", "handover": "domain", "report": "shard"}
+
 // names are live ones of one kind that begin with what was typed; none of what does not answer in time.
 func (a *App) names(ctx context.Context, kind, typed string) (out []string) {
+	kind = cmp.Or(namedAs[kind], kind)
 	if slices.Contains([]string{"domain", "move", "peer", "instruction", "registration"}, kind) {
 		f, err := a.Fleet()
 		if err != nil {
@@ -185,6 +194,16 @@ func ofShard(ctx context.Context, kind, typed string, s fleet.Shard) (out []stri
 		}
 		for _, p := range got.Msg.GetProviders() {
 			out = append(out, p.GetName())
+		}
+	case "pool":
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil
+		}
+		for _, p := range got.Msg.GetProviders() {
+			for _, pool := range p.GetStockedOutPools() {
+				out = append(out, pool.GetPool())
+			}
 		}
 	case "pause":
 		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))

@@ -140,6 +140,7 @@ func New(a *app.App) *cobra.Command {
 	root.AddCommand(ofProviders)
 	root.AddCommand(flat(a)...)
 	helpOrNearest(root)
+	sections(root)
 	completes(a, root)
 	takesNames(root)
 	return root
@@ -262,7 +263,7 @@ func consoleRole() *cobra.Command {
 		c.Clusters, err = inclusters.New(configs, order)
 		return err
 	})
-	c.Flags().StringSliceVar(&files, "kubeconfig", nil, "kubeconfig of a managed cluster, for the search and the paths of Pods; the context's name is the cluster id. Repeatable")
+	c.Flags().StringSliceVar(&files, "kubeconfig", nil, "kubeconfig of a managed cluster, to search for Pods and to trace them; the context's name is the cluster id; repeatable")
 	c.Flags().StringSliceVar(&contexts, "contexts", nil, "contexts in the kubeconfigs; default: the current one of each")
 	return c
 }
@@ -280,7 +281,7 @@ func ownFlagsOnly(c *cobra.Command) {
 			}
 		})
 		if len(foreign) > 0 {
-			return ofRole.Fail(fmt.Errorf("%s is for client commands; a server role does not take it", strings.Join(foreign, ", ")))
+			return ofRole.Fail(fmt.Errorf("%s is for client commands; server roles do not have it", strings.Join(foreign, ", ")))
 		}
 		return run(c, args)
 	}
@@ -319,7 +320,7 @@ func report(a *app.App, verb *cobra.Command, err error) {
 		}
 		hint := e.Hint
 		if hint == "" && e.Code == exit.Usage {
-			hint = "`" + verb.CommandPath() + " --help` shows how it is used"
+			hint = "`" + verb.CommandPath() + " --help` shows the usage"
 		}
 		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Message, "hint": hint})
 		return

@@ -182,7 +182,7 @@ func TestExitCodes(t *testing.T) {
 // OPS-4.9, PROV-20.2: what is wrong with a provider's configuration is on the one line, each fault with its line or its offering.
 func TestRoleNamesEveryFault(t *testing.T) {
 	for text, want := range map[string][]string{
-		"oferings: []\nseed_cuont: 3\n": {"line 1: oferings is no key", "line 2: seed_cuont is no key"},
+		"oferings: []\nseed_cuont: 3\n": {"line 1: oferings is not a key", "line 2: seed_cuont is not a key"},
 		"offerings:\n- {instance_type: x, zone: a, capacity_type: spot, count: 1, resources: {cpu: \"1\"}}\n" +
 			"- {instance_type: y, zone: a, capacity_type: spot, count: 1, resources: {cpu: \"1\"}}\n": {`"x-a-spot": price_per_hour is missing`, `"y-a-spot": price_per_hour is missing`},
 	} {

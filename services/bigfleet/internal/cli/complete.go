@@ -22,7 +22,7 @@ var live = map[string]string{
 // liveFlags are the flags that take a live name, and its kind.
 var liveFlags = map[string]string{
 	"machine": "machine", "remove-machine": "machine", "cluster": "cluster", "drop-cluster": "cluster", "failed-in": "cluster", "shard": "shard", "default-owner": "shard",
-	"provider": "provider", "zone": "zone", "drain-zone": "zone", "type": "type",
+	"provider": "provider", "zone": "zone", "drain-zone": "zone", "type": "type", "pool": "pool", "namespace": "namespace",
 }
 
 // choices are the flags with a closed set of values. Enums come as tables show them.

@@ -46,7 +46,7 @@ func TestEveryRole(t *testing.T) {
 			t.Errorf("%s with three wrong flags: code %d, want %d and all of them on a line: %s", r.role, code, exit.Usage, out)
 		}
 		if out, code := line(r.role + " --tls-cert x --log-level loud " + r.needed); code != exit.Usage || strings.Count(out, "\n") != 1 ||
-			!strings.Contains(out, "--tls-cert given without --tls-key and --tls-ca") || !strings.Contains(out, `"loud"`) {
+			!strings.Contains(out, "--tls-cert is given without --tls-key and --tls-ca") || !strings.Contains(out, `"loud"`) {
 			t.Errorf("%s with a part of TLS and a wrong level: code %d, want %d and both on a line: %s", r.role, code, exit.Usage, out)
 		}
 		if out, code := line(r.role + " --print-config " + r.needed); code != exit.OK || !strings.Contains(strings.ReplaceAll(out, "_", "-"), "metrics-addr: ") {

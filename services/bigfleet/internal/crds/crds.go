@@ -54,7 +54,7 @@ func Compare(ctx context.Context, client dynamic.Interface) ([]Change, error) {
 	for _, file := range definitions.All() {
 		want := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(file.YAML, &want.Object); err != nil {
-			return nil, fmt.Errorf("this binary carries a broken definition %s: %w", file.Name, err)
+			return nil, fmt.Errorf("this binary contains a broken definition %s: %w", file.Name, err)
 		}
 		c := Change{Name: want.GetName(), want: want}
 		got, err := client.Resource(resource).Get(ctx, want.GetName(), metav1.GetOptions{})
@@ -107,7 +107,7 @@ func Apply(ctx context.Context, client dynamic.Interface, all []Change) error {
 		for c.Stale() && !established(ctx, client, c.Name) {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("definition %s was applied and is not served yet after %s", c.Name, establishedWithin)
+				return fmt.Errorf("definition %s was applied, but is not served yet after %s", c.Name, establishedWithin)
 			case <-time.After(100 * time.Millisecond):
 			}
 		}

@@ -105,6 +105,12 @@ var byConnectCode = map[connect.Code]Code{
 // NothingAnswers is the reason of an Error that found no open port.
 const NothingAnswers = "no_connection"
 
+// TooSlow is the reason of an Error about a server that did not answer in time, and MoreTime what to do.
+const (
+	TooSlow  = "timeout"
+	MoreTime = "--timeout sets the time limit of one request; `bigfleet doctor` checks the connection"
+)
+
 // NoServer lists the reasons that mean: this is no server that this command could ever ask as it is called.
 func NoServer() []string {
 	return []string{NothingAnswers, "closed", "plaintext", "certificate", "wrong_service"}
@@ -137,6 +143,9 @@ func Of(what string, err error) error {
 	if p, ok := rpc.Detail[*bigfleetv1alpha1.Problem](err); ok {
 		out.Reason, out.Hint = p.GetReason(), sentence(p.GetHint())
 		out.Message = strings.Replace(out.Message, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
+	}
+	if connect.CodeOf(err) == connect.CodeDeadlineExceeded && out.Reason == "" {
+		out.Reason, out.Message, out.Hint = TooSlow, what+": no answer within the time limit", MoreTime
 	}
 	if out.Code == Denied && out.Hint == "" {
 		out.Hint = "--tls-cert and --tls-key, or --context, name a certificate of another identity"
@@ -175,6 +184,8 @@ func NoConnection(what string, dial *rpc.DialError) *Error {
 	case errors.As(dial, &cert):
 		return &Error{Code: Unreachable, Reason: "certificate", Message: fmt.Sprintf("%s: the certificate of %s is refused: %v", what, dial.Addr, cert.Err),
 			Hint: "`bigfleet doctor` with the same flags says what is wrong with it", Err: dial}
+	case errors.Is(dial, context.DeadlineExceeded):
+		return &Error{Code: Unreachable, Reason: TooSlow, Message: fmt.Sprintf("%s: no connection to %s within the time limit", what, dial.Addr), Hint: MoreTime, Err: dial}
 	}
 	return &Error{Code: Unreachable, Reason: NothingAnswers, Message: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
 		Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: dial}

@@ -83,6 +83,10 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	if !errors.As(err, &nobody) {
 		return exit.Of(what, err)
 	}
+	if errors.Is(nobody.Last, context.DeadlineExceeded) || connect.CodeOf(nobody.Last) == connect.CodeDeadlineExceeded { // nobody was heard who could say that none leads
+		return &exit.Error{Code: exit.Unreachable, Reason: exit.TooSlow, Message: fmt.Sprintf("%s: no coordinator at %s answered within %v", what, strings.Join(f.cfg.Coordinator, ", "), f.cfg.Timeout),
+			Hint: exit.MoreTime, Err: err}
+	}
 	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Message: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
 		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
 	var dial *rpc.DialError

@@ -143,7 +143,7 @@ func (c *cluster) list(ctx context.Context) ([]clusters.Object, error) {
 
 func (c *cluster) more() error {
 	if c.cut {
-		return fmt.Errorf("cluster %s has more names than are searched", c.id)
+		return fmt.Errorf("cluster %s has more names than this search reads", c.id)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (c *cluster) failed(err error) error { return fmt.Errorf("cluster %s: %w", 
 func (r *Reader) Pod(ctx context.Context, id, namespace, name string) (clusters.Pod, error) {
 	c := r.byID[id]
 	if c == nil {
-		return clusters.Pod{}, connect.NewError(connect.CodeNotFound, fmt.Errorf("this console reads no cluster %q: --kubeconfig and --contexts name those it reads (%s)", id, strings.Join(r.ids, ", ")))
+		return clusters.Pod{}, connect.NewError(connect.CodeNotFound, fmt.Errorf("this console does not read cluster %q: --kubeconfig and --contexts name the clusters that it reads (%s)", id, strings.Join(r.ids, ", ")))
 	}
 	p, err := c.core.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -61,16 +61,16 @@ func RowsOf(ctx context.Context, d dynamic.Interface, namespaces []string) (rows
 	return rows, true, nil
 }
 
-// TeamNamespaces are the namespaces of a cluster with this label.
-func TeamNamespaces(ctx context.Context, c typedcorev1.NamespacesGetter, label, team string) (out []string, err error) {
-	options := metav1.ListOptions{Limit: pageSize, LabelSelector: label + "=" + team}
+// Teams says which team each namespace of a cluster belongs to, by a label that names it; "" where a namespace has none.
+func Teams(ctx context.Context, c typedcorev1.NamespacesGetter, label string) (map[string]string, error) {
+	out, options := map[string]string{}, metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := c.Namespaces().List(ctx, options)
 		if err != nil {
 			return nil, err
 		}
 		for i := range list.Items {
-			out = append(out, list.Items[i].Name)
+			out[list.Items[i].Name] = list.Items[i].Labels[label]
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			return out, nil
@@ -78,10 +78,32 @@ func TeamNamespaces(ctx context.Context, c typedcorev1.NamespacesGetter, label, 
 	}
 }
 
-// NamespaceExists reports whether a cluster has a namespace. Who may not read it is not told that it is missing.
-func NamespaceExists(ctx context.Context, c typedcorev1.NamespacesGetter, name string) bool {
-	_, err := c.Namespaces().Get(ctx, name, metav1.GetOptions{})
-	return !apierrors.IsNotFound(err)
+// Team is the team of one namespace, by a label that names it, and whether the namespace exists. Who may not read it is told neither.
+func Team(ctx context.Context, c typedcorev1.NamespacesGetter, label, namespace string) (team string, exists bool) {
+	got, err := c.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return "", !apierrors.IsNotFound(err)
+	}
+	return got.Labels[label], true
+}
+
+// Requester is a namespace that requests a row.
+type Requester struct {
+	Namespace string `json:"namespace"`
+	Requests  int    `json:"requests"` // CapacityRequests of it that the row counts
+	Team      string `json:"team,omitempty"`
+}
+
+// Requesters are the namespaces that request a row, the largest first.
+func (r Rows) Requesters(row string) []Requester {
+	out := make([]Requester, 0, len(r[row]))
+	for ns, n := range r[row] {
+		out = append(out, Requester{Namespace: ns, Requests: n})
+	}
+	slices.SortFunc(out, func(a, b Requester) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Namespace, b.Namespace))
+	})
+	return out
 }
 
 // namespacesShown is how many namespaces of a row are named.
@@ -89,19 +111,12 @@ const namespacesShown = 3
 
 // Namespaces names those that request a row, the largest first: `web (12), batch (3), 4 more`.
 func (r Rows) Namespaces(row string) string {
-	var names []string
-	for ns := range r[row] {
-		names = append(names, ns)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(r[row][b], r[row][a]), strings.Compare(a, b))
-	})
-	more := len(names) - namespacesShown
+	all := r.Requesters(row)
 	var out []string
-	for _, ns := range names[:min(len(names), namespacesShown)] {
-		out = append(out, fmt.Sprintf("%s (%d)", ns, r[row][ns]))
+	for _, of := range all[:min(len(all), namespacesShown)] {
+		out = append(out, fmt.Sprintf("%s (%d)", of.Namespace, of.Requests))
 	}
-	if more > 0 {
+	if more := len(all) - namespacesShown; more > 0 {
 		out = append(out, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(out, ", ")

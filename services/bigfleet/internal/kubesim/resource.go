@@ -32,6 +32,8 @@ var (
 	Namespaces       = core("namespaces", "Namespace", false, true, "ns").GroupVersionResource
 	CapacityRequests = named(fleetGroup, fleetVersion, "capacityrequests", "CapacityRequest", true, true).GroupVersionResource
 	Budgets          = named("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true, true).GroupVersionResource
+	PriorityClasses  = named("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false, false).GroupVersionResource
+	Definitions      = named("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false, true).GroupVersionResource
 )
 
 const (
@@ -50,6 +52,7 @@ func served() []Resource {
 		core("secrets", "Secret", true, false),
 		core("persistentvolumeclaims", "PersistentVolumeClaim", true, true, "pvc"),
 		core("persistentvolumes", "PersistentVolume", false, true, "pv"),
+		named("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false, true, "crd", "crds"),
 		named("apps", "v1", "daemonsets", "DaemonSet", true, true, "ds"),
 		named("apps", "v1", "deployments", "Deployment", true, true, "deploy"),
 		named("apps", "v1", "replicasets", "ReplicaSet", true, true, "rs"),

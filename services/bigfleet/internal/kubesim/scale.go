@@ -69,7 +69,7 @@ func (s *Server) rescale(w http.ResponseWriter, t target, want func(*Object) (sc
 			return err
 		}
 		if wanted.Spec.Replicas < 0 {
-			return apierrors.NewBadRequest("spec.replicas: want 0 or more")
+			return apierrors.NewBadRequest("spec.replicas: must be 0 or more")
 		}
 		return unstructured.SetNestedField(o.Object, wanted.Spec.Replicas, "spec", "replicas")
 	})

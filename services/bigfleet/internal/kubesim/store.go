@@ -65,6 +65,11 @@ func NewStore() *Store {
 			panic(fmt.Sprintf("kubesim: a fresh store refuses namespace %s: %v", ns, err)) // no input can cause it
 		}
 	}
+	for class, value := range map[string]int64{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000} {
+		if _, err := s.Create(PriorityClasses, &Object{Object: map[string]any{"metadata": map[string]any{"name": class}, "value": value}}); err != nil {
+			panic(fmt.Sprintf("kubesim: a fresh store refuses PriorityClass %s: %v", class, err)) // no input can cause it
+		}
+	}
 	return s
 }
 
@@ -183,7 +188,7 @@ func (s *Store) prepare(t *table, o *Object) error {
 	o.SetDeletionTimestamp(nil)
 	switch t.resource.Kind {
 	case "Pod":
-		o.Object["status"] = map[string]any{"phase": "Pending"}
+		return s.admit(o)
 	case "CapacityRequest":
 		o.Object["status"] = map[string]any{"phase": "Pending"} // the CRD's default
 	case "AvailableCapacity", "UpcomingNode":

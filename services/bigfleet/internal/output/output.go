@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -64,8 +65,9 @@ type List struct {
 	Rows    [][]string // one cell a column; a row of one cell is a line across the table
 	Names   []string   // one a row, for -o name
 	Items   []proto.Message
-	Objects []any    // in place of Items, where rows are put together here and are no message
-	Shards  []string // one an item: the shard that said it; nil where no shard did
+	Objects []any            // in place of Items, where rows are put together here and are no message
+	Shards  []string         // one an item: the shard that reported it; nil where no shard did
+	Also    []map[string]any // one an item: what the command knows of it besides; nil for nothing
 }
 
 // Write prints a list.
@@ -118,6 +120,9 @@ func (l List) data() ([]any, error) {
 		o, err := object(m, shard)
 		if err != nil {
 			return nil, err
+		}
+		if i < len(l.Also) {
+			maps.Copy(o, l.Also[i])
 		}
 		out = append(out, o)
 	}
@@ -177,7 +182,7 @@ func (f Format) raw(w io.Writer, v any) error {
 	return err
 }
 
-// object is a message as programs read it: its proto JSON, each time in RFC 3339 beside its nanoseconds, and the shard that said it.
+// object is a message as programs read it: its proto JSON, each time in RFC 3339 beside its nanoseconds, and the shard that reported it.
 func object(m proto.Message, shard string) (map[string]any, error) {
 	raw, err := protojson.Marshal(m)
 	if err != nil {
@@ -258,6 +263,14 @@ func Time(nanos int64) string {
 	return time.Unix(0, nanos).UTC().Format(time.RFC3339)
 }
 
+// End is when something ends that a person may have left open.
+func End(nanos int64) string {
+	if nanos == 0 {
+		return "it is resumed"
+	}
+	return Time(nanos)
+}
+
 // Age is how long ago a Unix-nanosecond time was, in the largest two units.
 func Age(now time.Time, nanos int64) string {
 	if nanos == 0 {
@@ -330,4 +343,4 @@ func Vector(m map[string]string) string {
 }
 
 // errOneAnswer says that there is nothing to name.
-var errOneAnswer = exit.Usagef("-o name and -o csv are for lists; this is one answer: use table, json, yaml or jsonl")
+var errOneAnswer = exit.Usagef("-o name and -o csv are for lists, and this is a single answer: use table, json, yaml or jsonl")

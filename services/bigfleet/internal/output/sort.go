@@ -37,9 +37,10 @@ func (l *List) Sort(by string) error {
 		}
 		return c
 	})
-	rows, names, items, shards := l.Rows, l.Names, l.Items, l.Shards
+	rows, names, items, shards, also := l.Rows, l.Names, l.Items, l.Shards, l.Also
 	l.Rows = make([][]string, len(rows))
 	l.Names, l.Items, l.Shards = slices.Clone(names), slices.Clone(items), slices.Clone(shards)
+	l.Also = slices.Clone(also)
 	for to, from := range order {
 		l.Rows[to] = rows[from]
 		if len(names) == len(rows) {
@@ -50,6 +51,9 @@ func (l *List) Sort(by string) error {
 		}
 		if len(shards) == len(rows) {
 			l.Shards[to] = shards[from]
+		}
+		if len(also) == len(rows) {
+			l.Also[to] = also[from]
 		}
 	}
 	return nil

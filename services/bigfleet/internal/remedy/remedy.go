@@ -13,7 +13,7 @@ var byPhrase = []struct{ phrase, do string }{
 	{" held by the guard", "`bigfleet guards` names the clusters; `bigfleet rollups accept CLUSTER --reason TEXT` accepts the lower demand of one"},
 	{" have not reported", "`bigfleet get clusters` names them; check their operators"},
 	{" machines are Failed", "`bigfleet get machines --state failed` names them, `bigfleet explain machine/ID` says what the provider answered"},
-	{"plaintext: ", "Give every process --tls-cert, --tls-key and --tls-ca"},
+	{"no TLS: ", "Give every process --tls-cert, --tls-key and --tls-ca"},
 	{"coordinator: ", "`bigfleet doctor` looks at both ends; never run two processes with one shard id"},
 }
 

@@ -53,6 +53,13 @@ func Answers() map[string][]string {
 	return out
 }
 
+// beside is what the command adds to items that are messages.
+func beside() map[string]object {
+	return map[string]object{
+		"NeedView": {"requestedBy": list(record("namespace", text, "requests", whole, "team?", text))}, // get needs -A, -n, --team
+	}
+}
+
 // Silent are the verbs without such a document, and what they do instead.
 func Silent() map[string]string {
 	return map[string]string{
@@ -72,7 +79,7 @@ func objects() map[string]object {
 		"definition": record("name", text, "missing?", flag, "differs?", list(text)),
 		"node":       record("node", text, "machine", text, "zone", text, "state", text, "pods", whole),
 		"trace":      record("path", steps(), "stopped?", text, "subject?", text, "explanation?", anything),
-		"workload": record("subject", text, "pods", whole, "running", whole, "waiting", whole,
+		"workload": record("subject", text, "pods", whole, "running", whole, "waiting", whole, "explained", whole,
 			"causes", orNull(list(record("path", steps(), "pods", whole, "stopped?", text, "subject?", text, "explanation?", anything)))),
 		"waste": record("cluster", text, "machines", whole, "asked", amounts, "bought", amounts, "usedFraction", number, "servingPerHour", number, "unusedPerHour", number,
 			"idlePerHour", number, "stuckPerHour", number, "wastePerHour", number),

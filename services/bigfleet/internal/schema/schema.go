@@ -6,6 +6,7 @@ package schema
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -75,7 +76,7 @@ func (w *writer) closed(def object) object {
 	return def
 }
 
-// item is a reference to what stands in a list: a message gets the shard that said it.
+// item is a reference to what stands in a list: a message gets the shard that reported it.
 func (w *writer) item(name string) object {
 	if w.own[name] {
 		return object{"$ref": namespace + name}
@@ -89,8 +90,9 @@ func (w *writer) item(name string) object {
 		w.defs[key] = object{} // before its fields: they may refer to it
 		def := w.message(found.(protoreflect.MessageDescriptor))
 		if p := def["properties"].(object); p["shard"] == nil {
-			p["shard"] = object{"type": "string", "description": "the shard that said it"}
+			p["shard"] = object{"type": "string", "description": "shard that reported it"}
 		}
+		maps.Copy(def["properties"].(object), beside()[name])
 		w.defs[key] = def
 	}
 	return object{"$ref": namespace + key}
@@ -144,7 +146,7 @@ func (w *writer) one(f protoreflect.FieldDescriptor) object {
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return object{"type": "string", "pattern": "^-?[0-9]+$"}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
-		return object{"type": []any{"number", "string"}, "description": "a string where it is no finite number"}
+		return object{"type": []any{"number", "string"}, "description": "a string if it is not a finite number"}
 	case protoreflect.EnumKind:
 		var names []any
 		for i := range f.Enum().Values().Len() {

@@ -13,9 +13,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 )
 
 // deploy creates a Deployment in a simulated cluster.
@@ -215,5 +219,77 @@ func TestExplainMachinesAndNodes(t *testing.T) {
 	}
 	if out := fmt.Sprint(w.command(t, "explain", "cluster/red")); !strings.Contains(out, "all of its demand is met or on the way") {
 		t.Errorf("explain cluster/red: %s", out)
+	}
+	explainsPodsWithoutDemand(t, w)
+	explainsCordons(t, w, node)
+}
+
+// OPS-4.14: a Pod that requests nothing is explained by its true cause, in any namespace, also where only the pod controller knows it.
+func explainsPodsWithoutDemand(t *testing.T, w *world) {
+	t.Helper()
+	red := w.cluster(t, "red")
+	if _, err := red.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := red.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Value: 500}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controlled := true
+	for name, c := range map[string]struct {
+		edit func(*corev1.Pod)
+		want string
+	}{
+		"gated":   {func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, "has scheduling gates (quota)"},
+		"ignored": {func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationIgnore: "true"} }, "excludes it from BigFleet"},
+		"daemon": {func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "x", Controller: &controlled}}
+		}, "belongs to a DaemonSet"},
+		"claim": {func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+		}, "PersistentVolumeClaim missing does not exist"},
+		"classy": {func(p *corev1.Pod) {
+			p.Spec.PriorityClassName = "gold"
+			p.Spec.NodeSelector = map[string]string{"zone": "mars"}
+		}, "No machine matches the requirements"},
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"zone": "mars"}, // no Node of the cluster's own
+			Containers: []corev1.Container{{Name: "main", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests("cpu", "1")}}}}}
+		c.edit(p)
+		if _, err := red.CoreV1().Pods("team-a").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for deadline := time.Now().Add(patience); !strings.Contains(said, c.want); time.Sleep(200 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("explain pod %s -n team-a lacks %q:\n%s", name, c.want, said)
+				break
+			}
+			said = w.command(t, "explain", "pod", name, "-n", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red")
+		}
+	}
+	if out := w.command(t, "get", "needs", "--namespace", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); !strings.Contains(out, "team-a (1)  500  ") {
+		t.Errorf("the need of a Pod with a PriorityClass:\n%s", out)
+	}
+	if out := w.command(t, "doctor", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); strings.Contains(out, "fail ") || !strings.Contains(out, "CRD capacityrequests.bigfleet.lucy.sh: installed, of this version") {
+		t.Errorf("doctor on a simulated cluster:\n%s", out)
+	}
+}
+
+// OPS-4.15: a cordoned Node is told to be cordoned, and its machine counts again when it is uncordoned.
+func explainsCordons(t *testing.T, w *world, node string) {
+	t.Helper()
+	nodes := w.cluster(t, "red").CoreV1().Nodes()
+	for _, c := range []struct{ unschedulable, want string }{{"true", "accepts no new Pods (cordoned)"}, {"false", "In use by "}} {
+		if _, err := nodes.Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+c.unschedulable+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for deadline := time.Now().Add(patience); !strings.Contains(said, c.want); time.Sleep(200 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("explain node/%s with unschedulable %s lacks %q:\n%s", node, c.unschedulable, c.want, said)
+				break
+			}
+			said = w.command(t, "explain", "node/"+node, "--kubeconfig", w.env["WORLD_KUBECONFIG"])
+		}
 	}
 }

@@ -93,7 +93,7 @@ func aboutMachines() []question {
 				}
 			}},
 		{"Why was this Node removed, and who took its machine?", "explain node/MACHINE --kube-context red", 0,
-			[]string{"Node  MACHINE: there is no such Node in this cluster now", "decision log  MACHINE was machine MACHINE", "Became a Node of cluster blue at TIME … outranks need/red/BATCH (priority -10) and takes its machine. …"}, "", nil},
+			[]string{"Node  MACHINE: this cluster has no such Node now", "decision log  MACHINE was machine MACHINE", "Became a Node of cluster blue at TIME … outranks need/red/BATCH (priority -10) and takes its machine. …"}, "", nil},
 		{"By which terms was it chosen?", "history machine/MACHINE", 0,
 			[]string{"TIME  preempt started  MACHINE  red  phase2.inversion  …  need/blue/URGENT (priority 1000000) outranks need/red/BATCH (priority -10) and takes its machine. It was chosen by its victim score of WORD (priority WORD …). Its Pods have WORD to leave."},
 			"", nil},

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
 )
 
@@ -47,7 +49,26 @@ func New(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulated cluster %s: %w", c.ID, err)
 	}
-	return &Cluster{cfg: c, store: kubesim.NewStore(), listener: l}, nil
+	store := kubesim.NewStore()
+	if err := define(store); err != nil {
+		return nil, errors.Join(fmt.Errorf("simulated cluster %s: %w", c.ID, err), l.Close())
+	}
+	return &Cluster{cfg: c, store: store, listener: l}, nil
+}
+
+// define stores the definitions of this version, as in a cluster in which they are installed.
+func define(store *kubesim.Store) error {
+	for _, file := range crds.All() {
+		o := &kubesim.Object{}
+		if err := yaml.Unmarshal(file.YAML, &o.Object); err != nil {
+			return fmt.Errorf("definition %s: %w", file.Name, err)
+		}
+		o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		if _, err := store.Create(kubesim.Definitions, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ID is the cluster id.

@@ -7,6 +7,7 @@
 package subject
 
 import (
+	"slices"
 	"strings"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -44,6 +45,18 @@ func (k Kind) Workload() bool { return k == Deployment || k == StatefulSet || k 
 var others = map[string]Kind{"pods": Pod, "po": Pod, "nodes": Node, "no": Node, "machines": Machine, "needs": Need, "clusters": Cluster, "shards": Shard, "moves": Move,
 	"capacityrequest": Request, "capacityrequests": Request, "deployments": Deployment, "deploy": Deployment, "statefulsets": StatefulSet, "sts": StatefulSet, "jobs": Job}
 
+// InCluster is the kind of what lives in a cluster and not in BigFleet, by any word for it; empty for everything else.
+func InCluster(word string) Kind {
+	k, known := others[word]
+	if !known {
+		k = Kind(word)
+	}
+	if k.Namespaced() || k == Node {
+		return k
+	}
+	return ""
+}
+
 // Of reads a subject from the arguments of a command line: KIND/NAME or KIND NAME. Things in a namespace may have it in their name, or
 // take it from namespace.
 func Of(args []string, namespace string, want ...Kind) (Subject, error) {
@@ -51,7 +64,7 @@ func Of(args []string, namespace string, want ...Kind) (Subject, error) {
 	if len(args) == 2 && !found {
 		name, found = args[1], true
 	} else if len(args) == 2 {
-		return Subject{}, exit.Usagef("%q and %q are two subjects: ask for one", args[0], args[1])
+		return Subject{}, exit.Usagef("%q and %q are two subjects: name one", args[0], args[1])
 	}
 	k, known := others[head]
 	if !known {
@@ -59,6 +72,9 @@ func Of(args []string, namespace string, want ...Kind) (Subject, error) {
 	}
 	if found && k.Namespaced() && !strings.Contains(name, "/") {
 		name = namespace + "/" + name
+	}
+	if !found && slices.Contains(kinds, k) && (len(want) == 0 || slices.Contains(want, k)) {
+		return Subject{}, exit.Usagef("the name of the %s is missing: write %s/NAME", k, k)
 	}
 	if !found {
 		return Parse(args[0], want...)

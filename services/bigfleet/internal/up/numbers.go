@@ -10,7 +10,7 @@ import (
 // meanings are the kinds of actions in a newcomer's words, in the order of a machine's life.
 var meanings = [][2]string{
 	{"provision", "asked for"}, {"bootstrap", "joined to a cluster"}, {"preempt", "taken for a higher priority"},
-	{"reclaim", "taken back as not needed"}, {"delete", "given back to the cloud"},
+	{"reclaim", "released because unneeded"}, {"delete", "returned to the cloud"},
 }
 
 // inWords are the numbers of a story for the screen of `up`.

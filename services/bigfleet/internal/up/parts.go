@@ -129,8 +129,10 @@ func (w *World) delay(share float64) time.Duration {
 
 // simulatedCloud is the provider of services/providers/sim with hosts that join the simulated clusters.
 func (w *World) simulatedCloud(g *process.Group, options []provider.Option) (*provider.Provider, error) {
-	if err := free(w.cfg.ControlListen, "--control-listen"); err != nil {
-		return nil, err
+	if w.cfg.ControlListen != telemetry.Off {
+		if err := free(w.cfg.ControlListen, "--control-listen"); err != nil {
+			return nil, err
+		}
 	}
 	around := func(share float64) substrate.Latency {
 		d := w.delay(share)

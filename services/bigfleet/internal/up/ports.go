@@ -37,11 +37,16 @@ func free(addr, flag string) error {
 // checkPorts finds the addresses that nobody could listen on.
 func (c *Config) checkPorts() error {
 	var errs []error
-	for _, a := range []struct{ flag, addr string }{
-		{"--shard-listen", c.ShardListen}, {"--provider-listen", c.ProviderListen}, {"--control-listen", c.ControlListen}, {"--coordinator-listen", c.CoordinatorListen},
-		{"--raft-bind", c.RaftBind}, {"--demo-listen", c.DemoListen}, {"--console", c.ConsoleListen}, {"--shard-metrics-addr", c.ShardMetrics}, {"--coordinator-metrics-addr", c.CoordinatorMetrics},
+	const required, optional = false, true // whether 0 turns the port off
+	for _, a := range []struct {
+		flag, addr string
+		off        bool
+	}{
+		{"--shard-listen", c.ShardListen, required}, {"--provider-listen", c.ProviderListen, required}, {"--control-listen", c.ControlListen, optional},
+		{"--coordinator-listen", c.CoordinatorListen, required}, {"--raft-bind", c.RaftBind, required}, {"--demo-listen", c.DemoListen, required},
+		{"--console", c.ConsoleListen, optional}, {"--shard-metrics-addr", c.ShardMetrics, optional}, {"--coordinator-metrics-addr", c.CoordinatorMetrics, optional},
 	} {
-		if a.addr == "" || a.addr == telemetry.Off {
+		if a.addr == "" || a.off && a.addr == telemetry.Off {
 			continue
 		}
 		_, port, err := net.SplitHostPort(a.addr)
@@ -100,7 +105,7 @@ func (p *port) listen(ctx context.Context) (net.Listener, error) {
 }
 
 func (p *port) takenFor(d time.Duration) error {
-	err := fmt.Errorf("another program took %s while this role was away, and has kept it for %v: end that program", p.addr, d)
+	err := fmt.Errorf("another program took %s while this role was stopped, and has kept it for %v: stop that program", p.addr, d)
 	if p.flag == "" {
 		return err
 	}

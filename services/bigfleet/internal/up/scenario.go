@@ -123,7 +123,7 @@ func storm(notice time.Duration) func(context.Context, *World) error {
 			w.view.log("no spot machine is in use: nothing gets a notice")
 			return nil
 		}
-		w.view.log("the cloud takes %s in %s back, in %s", output.Count(len(byZone[worst]), "spot machine"), worst, notice)
+		w.view.log("the cloud interrupts %s in %s, with %s notice", output.Count(len(byZone[worst]), "spot machine"), worst, notice)
 		return nil
 	}
 }

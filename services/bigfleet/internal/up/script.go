@@ -102,7 +102,7 @@ func verbs() map[string]func([]string) (doing, error) {
 		"deploy": deploy, "scale": rescale, "wait": await, "stock": restock,
 		"storm": func(words []string) (doing, error) {
 			if len(words) != 1 {
-				return nil, errors.New("want: storm DURATION")
+				return nil, errors.New("usage: storm DURATION")
 			}
 			notice, err := time.ParseDuration(words[0])
 			return storm(notice), err
@@ -126,7 +126,7 @@ func verbs() map[string]func([]string) (doing, error) {
 func none(do doing) func([]string) (doing, error) {
 	return func(words []string) (doing, error) {
 		if len(words) > 0 {
-			return nil, errors.New("takes no words")
+			return nil, errors.New("takes no arguments")
 		}
 		return do, nil
 	}
@@ -135,7 +135,7 @@ func none(do doing) func([]string) (doing, error) {
 // pods reads CLUSTER NAME PODS.
 func pods(words []string) (cluster, name string, n int32, err error) {
 	if len(words) < 3 {
-		return "", "", 0, errors.New("want: CLUSTER NAME PODS")
+		return "", "", 0, errors.New("usage: CLUSTER NAME PODS")
 	}
 	count, err := strconv.ParseInt(words[2], 10, 32)
 	if err != nil || count < 0 || count > 5000 {
@@ -230,7 +230,7 @@ func await(words []string) (doing, error) {
 
 func restock(words []string) (doing, error) {
 	if len(words) != 2 {
-		return nil, errors.New("want: stock spot|on-demand N|back")
+		return nil, errors.New("usage: stock spot|on-demand N|back")
 	}
 	class, known := map[string]provider.CapacityType{"spot": provider.Spot, "on-demand": provider.OnDemand}[words[0]]
 	if !known {
@@ -241,14 +241,14 @@ func restock(words []string) (doing, error) {
 	}
 	n, err := strconv.Atoi(words[1])
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("%q is not a stock: use a number, or back", words[1])
+		return nil, fmt.Errorf("%q is not a stock level: use a number, or back", words[1])
 	}
 	return stock(class, n), nil
 }
 
 func onRole(words []string, do func(context.Context, *role) error) (doing, error) {
 	if len(words) == 0 || len(words) > 2 || (words[0] == "operator") != (len(words) == 2) {
-		return nil, errors.New("want: shard, coordinator, or operator CLUSTER")
+		return nil, errors.New("usage: shard, coordinator, or operator CLUSTER")
 	}
 	switch words[0] {
 	case "shard":

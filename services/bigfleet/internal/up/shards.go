@@ -178,7 +178,7 @@ func (c *Config) checkShards() error {
 	case c.Shards == 0:
 		c.Shards = 1
 	case c.Shards < 1 || c.Shards > shardsMax:
-		return fmt.Errorf("--shards %d: want 1 to %d, a zone of the simulated cloud for each", c.Shards, shardsMax)
+		return fmt.Errorf("--shards %d: it must be 1 to %d, one zone of the simulated cloud for each", c.Shards, shardsMax)
 	}
 	var wrong []string
 	if c.Shards > 1 {
@@ -189,7 +189,7 @@ func (c *Config) checkShards() error {
 		}
 	}
 	if len(wrong) > 0 {
-		return errors.New("--shards needs the coordinator to divide the simulated cloud: leave out " + strings.Join(wrong, " and "))
+		return errors.New("--shards needs the coordinator, which divides the simulated cloud: leave out " + strings.Join(wrong, " and "))
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func (c *Config) Check() error {
 		c.Clusters = DefaultClusters
 	}
 	if c.Clusters < 0 || c.Clusters > clustersMax {
-		return fmt.Errorf("--clusters %d: want 0 to %d", c.Clusters, clustersMax)
+		return fmt.Errorf("--clusters %d: it must be 0 to %d", c.Clusters, clustersMax)
 	}
 	if err := c.checkShards(); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (c *Config) Check() error {
 		c.Speed = 1
 	}
 	if c.Speed < 0 {
-		return fmt.Errorf("--speed %v: want more than 0", c.Speed)
+		return fmt.Errorf("--speed %v: it must be more than 0", c.Speed)
 	}
 	if c.ProviderDelay == 0 {
 		c.ProviderDelay = DefaultProviderDelay

@@ -148,7 +148,7 @@ func (l *Layer) greet(ctx context.Context, c *conn, id *identity.ID, expected st
 		return hello{}, fmt.Errorf("refused by node %q of group %q: %s", theirs.node, theirs.uuid, theirs.verdict)
 	case mine.uuid != "" && theirs.uuid != "" && mine.uuid != theirs.uuid:
 		l.c.OnRefused("other-group")
-		return hello{}, fmt.Errorf("node %q belongs to group %q, this one to %q", theirs.node, theirs.uuid, mine.uuid)
+		return hello{}, fmt.Errorf("node %q belongs to group %q, and this node to group %q", theirs.node, theirs.uuid, mine.uuid)
 	case expected != "" && theirs.node != expected:
 		l.c.OnRefused("wrong-node")
 		return hello{}, fmt.Errorf("node %q answered instead of %q: the name may still resolve to an old address", theirs.node, expected)

@@ -33,7 +33,7 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 		if errors.Is(err, raft.ErrNotLeader) {
 			return ErrNotLeader
 		}
-		return refuse(fleet.Refused, "transfer-failed", "try another voter, or again later", "leadership was not handed over: %v", err)
+		return refuse(fleet.Refused, "transfer-failed", "try another voter, or retry later", "leadership was not handed over: %v", err)
 	}
 	return n.awaitOtherLeader(ctx)
 }

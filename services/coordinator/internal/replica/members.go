@@ -115,7 +115,7 @@ func (n *Node) mayJoin(ctx context.Context, req *v1.JoinRaftClusterRequest) erro
 			who, err := n.layer.Who(probe, string(server.Address))
 			cancel()
 			if err == nil && who == req.GetNodeId() {
-				return refuse(fleet.Refused, "id-in-use", "give it another id", "another live node has the id %q, at %s", req.GetNodeId(), server.Address)
+				return refuse(fleet.Refused, "id-in-use", "give it another id", "another running node has the id %q, at %s", req.GetNodeId(), server.Address)
 			}
 		}
 	}

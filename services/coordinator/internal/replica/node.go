@@ -180,7 +180,7 @@ func (n *Node) learn(uuid string) error {
 		return nil
 	}
 	if known != "" {
-		return fmt.Errorf("this replica belongs to group %s, but its log says %s", known, uuid)
+		return fmt.Errorf("this replica belongs to group %s, but its log belongs to group %s", known, uuid)
 	}
 	if err := n.dir.Stable.Set([]byte(store.ClusterUUIDKey), []byte(uuid)); err != nil {
 		return err

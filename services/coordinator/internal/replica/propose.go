@@ -26,7 +26,7 @@ var (
 	// ErrTooLarge: the entry has more than ProposalBytesMax; nothing was proposed.
 	ErrTooLarge = errors.New("the request is too large to be committed")
 	// ErrBusy: OutstandingMax proposals are under way; nothing was proposed.
-	ErrBusy = errors.New("too many proposals are under way")
+	ErrBusy = errors.New("too many proposals are in progress")
 )
 
 // ProposalBytesMax bounds one entry. The largest is one report with all its holdings. It is far below store.EntryBytesMax and the

@@ -18,7 +18,7 @@ const successionStep = 150 * time.Millisecond
 type departure struct{ node, instance string }
 
 // errBehind is why a replica does not take leadership that is handed to it.
-var errBehind = errors.New("this replica is still applying the log: hand over to another one, or later")
+var errBehind = errors.New("this replica is still applying the log: choose another one, or retry later")
 
 // transport is Raft's transport with a way to tell Raft from inside what another replica could tell it.
 type transport struct {

@@ -130,7 +130,7 @@ func (a *admission) enter(w http.ResponseWriter, r *http.Request) (context.Conte
 // busy is the answer to a report that cannot be answered in time.
 func (a *admission) busy() error {
 	wait := a.returns.later(time.Now())
-	return rpc.NewError(connect.CodeUnavailable, "too many shards report at the same time: report again after the time in the detail",
+	return rpc.NewError(connect.CodeUnavailable, "too many shards report at the same time: retry after the time in the error's detail",
 		&v1.RetryHint{AfterMillis: max(wait.Milliseconds(), 1)})
 }
 

@@ -25,7 +25,7 @@ var codes = map[fleet.Kind]connect.Code{
 // notLeader says who leads, as far as this replica knows (COORD-6.2.2).
 func (s *Server) notLeader() *connect.Error {
 	if s.node.HandingOver() {
-		return rpc.NewError(connect.CodeUnavailable, "this replica is handing leadership over: ask again in a moment",
+		return rpc.NewError(connect.CodeUnavailable, "this replica is handing leadership over: retry in a moment",
 			&v1.RetryHint{AfterMillis: handOverHint.Milliseconds()})
 	}
 	hint := s.node.Leader()
@@ -59,8 +59,8 @@ func (s *Server) fail(err error) error {
 	case errors.Is(err, replica.ErrNotLeader):
 		return s.notLeader()
 	case errors.Is(err, replica.ErrBusy):
-		return rpc.NewError(connect.CodeResourceExhausted, "too many proposals are under way: try again in a moment",
-			&v1.Problem{Reason: "busy", Message: "too many proposals are under way", Hint: "try again in a moment"})
+		return rpc.NewError(connect.CodeResourceExhausted, "too many proposals are in progress: retry in a moment",
+			&v1.Problem{Reason: "busy", Message: "too many proposals are in progress", Hint: "retry in a moment"})
 	case errors.Is(err, replica.ErrTooLarge):
 		return rpc.NewError(connect.CodeInvalidArgument, err.Error()+": send less at a time",
 			&v1.Problem{Reason: "too-large", Message: err.Error(), Hint: "send less at a time"})

@@ -99,7 +99,7 @@ func (g *gate) through(ctx context.Context, procedure string, call func(context.
 // noLeadership is the answer of a replica that does not lead, or not yet.
 func (s *Server) noLeadership() error {
 	if s.node.Opening() {
-		return rpc.NewError(connect.CodeUnavailable, "this replica has just been elected and is about to serve: ask again in a moment",
+		return rpc.NewError(connect.CodeUnavailable, "this replica has just been elected and does not serve yet: retry in a moment",
 			&v1.RetryHint{AfterMillis: openingHint.Milliseconds()})
 	}
 	return s.notLeader()
@@ -165,7 +165,7 @@ func (s *Server) confirmed(ctx context.Context) (*fleet.State, error) {
 		if errors.Is(err, replica.ErrNotLeader) {
 			return nil, s.notLeader()
 		}
-		return nil, rpc.NewError(connect.CodeUnavailable, "leadership could not be confirmed by a quorum: ask again")
+		return nil, rpc.NewError(connect.CodeUnavailable, "leadership could not be confirmed by a quorum: retry")
 	}
 	return s.node.State(), nil
 }

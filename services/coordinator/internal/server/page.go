@@ -22,7 +22,7 @@ func keyOf(list, token string, parts int) ([]string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	got := strings.Split(string(raw), "\x00")
 	if err != nil || len(got) != parts+1 || got[0] != list {
-		return nil, invalidArgument("page-token", "page_token is not one that this list gave: begin again without it")
+		return nil, invalidArgument("page-token", "page_token was not issued by this list: start again without it")
 	}
 	return got[1:], nil
 }

@@ -226,7 +226,7 @@ func (s *Server) ListAudit(ctx context.Context, req *connect.Request[v1.ListAudi
 	before := uint64(0)
 	if key[0] != "" {
 		if before, err = strconv.ParseUint(key[0], 10, 64); err != nil {
-			return nil, invalidArgument("page-token", "page_token is not one that this list gave: begin again without it")
+			return nil, invalidArgument("page-token", "page_token was not issued by this list: start again without it")
 		}
 	}
 	st, err := s.confirmed(ctx)

@@ -77,7 +77,7 @@ func (s *Server) JoinRaftCluster(ctx context.Context, req *connect.Request[v1.Jo
 	}
 	suffrage, err := s.node.Join(replica.WithActor(ctx, callerOf(ctx)), req.Msg)
 	if err != nil {
-		s.config.Log.Warn("a replica was not let in", "node", req.Msg.GetNodeId(), "address", req.Msg.GetRaftAddress(), "err", err)
+		s.config.Log.Warn("a replica was not admitted to the group", "node", req.Msg.GetNodeId(), "address", req.Msg.GetRaftAddress(), "err", err)
 		return nil, s.fail(err)
 	}
 	return connect.NewResponse(&v1.JoinRaftClusterResponse{ClusterUuid: s.node.UUID(), Suffrage: suffrage}), nil

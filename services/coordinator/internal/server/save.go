@@ -44,15 +44,15 @@ func (s *Server) SnapshotSave(ctx context.Context, req *connect.Request[v1.Snaps
 	case s.saves <- struct{}{}:
 		defer func() { <-s.saves }()
 	default:
-		return rpc.NewError(connect.CodeResourceExhausted, "two snapshots are being saved already: try again in a moment",
-			&v1.Problem{Reason: "saves", Message: "two snapshots are being saved already", Hint: "try again in a moment"})
+		return rpc.NewError(connect.CodeResourceExhausted, "two snapshots are already being saved: retry in a moment",
+			&v1.Problem{Reason: "saves", Message: "two snapshots are already being saved", Hint: "retry in a moment"})
 	}
 	if _, err := s.mutate(ctx, req, false); err != nil { // a caller that took the whole state is recorded (COORD-16.10)
 		return err
 	}
 	meta, state, err := s.capture(ctx)
 	if errors.Is(err, replica.ErrNoSnapshot) {
-		return rpc.NewError(connect.CodeNotFound, "there is no snapshot yet: nothing was ever committed", &v1.Problem{Reason: "no-snapshot"})
+		return rpc.NewError(connect.CodeNotFound, "there is no snapshot yet: nothing has been committed", &v1.Problem{Reason: "no-snapshot"})
 	}
 	if err != nil {
 		return s.fail(err)

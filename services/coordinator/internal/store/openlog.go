@@ -90,7 +90,7 @@ func (l *Log) openMark(segments bool) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("%s is damaged: it holds no valid mark", path)
+		return fmt.Errorf("%s is damaged: it has no valid mark", path)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (l *Log) openSegment(path string, newest bool) error {
 	}
 	acknowledged := l.mark.segment > first || l.mark.segment == first && uint64(s.end) < l.mark.end
 	if acknowledged || !newest {
-		return fmt.Errorf("%s is damaged at byte %d, behind entry %d, where acknowledged entries were", path, s.end, first+uint64(len(s.offs))-1)
+		return fmt.Errorf("%s is damaged at byte %d, after entry %d, where acknowledged entries were", path, s.end, first+uint64(len(s.offs))-1)
 	}
 	return errors.Join(file.Truncate(s.end), l.opts.sync(file))
 }

@@ -131,11 +131,11 @@ func (d *Dir) checkSnapshot(id string, check func(io.Reader) (uint64, error)) (u
 		return 0, err
 	}
 	if within > opened.Index {
-		return 0, fmt.Errorf("the state is that of entry %d and the metadata say %d", within, opened.Index)
+		return 0, fmt.Errorf("the state is that of entry %d, but the metadata name entry %d", within, opened.Index)
 	}
 	var entry raft.Log
 	if err := d.Log.GetLog(opened.Index, &entry); err == nil && entry.Term != opened.Term {
-		return 0, fmt.Errorf("the metadata say term %d and entry %d of the log has term %d", opened.Term, opened.Index, entry.Term)
+		return 0, fmt.Errorf("the metadata name term %d, but entry %d of the log has term %d", opened.Term, opened.Index, entry.Term)
 	} else if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		return 0, err
 	}

@@ -125,7 +125,7 @@ func (r *Renderer) Enter() bool {
 
 // Overloaded is the answer to a request that found no place.
 func (r *Renderer) Overloaded(requestID string) *pb.BootstrapBlobResponse {
-	return r.fail(requestID, problem(pb.BootstrapBlobResponse_ERROR_CLASS_OVERLOADED, true, "%d bootstrap requests are being answered already", inflightMax))
+	return r.fail(requestID, problem(pb.BootstrapBlobResponse_ERROR_CLASS_OVERLOADED, true, "%d bootstrap requests are already being answered", inflightMax))
 }
 
 // Answer renders the boot data of one machine, and gives the place of Enter back.
@@ -153,7 +153,7 @@ func (r *Renderer) fail(requestID string, err error) *pb.BootstrapBlobResponse {
 		pb.BootstrapBlobResponse_ERROR_CLASS_TOKEN: "token", pb.BootstrapBlobResponse_ERROR_CLASS_OVERLOADED: "overloaded",
 	}[p.Class]
 	r.Instruments.Bootstrap.WithLabelValues(result).Inc()
-	r.Log.Warn("a machine gets no boot data", "request", requestID, "class", result, "err", p.Say)
+	r.Log.Warn("boot data for a machine could not be rendered", "request", requestID, "class", result, "err", p.Say)
 	return &pb.BootstrapBlobResponse{RequestId: requestID, Error: p.Say, ErrorClass: p.Class, Retryable: p.Retryable}
 }
 

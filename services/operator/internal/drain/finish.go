@@ -158,7 +158,7 @@ var causeMessage = map[string]string{
 	"": "the shard reclaims the machine", // resumed from an older operator
 	pb.ReclaimInstruction_CAUSE_UNSPECIFIED.String(): "the shard reclaims the machine",
 	pb.ReclaimInstruction_CAUSE_VOLUNTARY.String():   "the cluster has more machines than it needs",
-	pb.ReclaimInstruction_CAUSE_ADMIN.String():       "an administrator asked for it",
+	pb.ReclaimInstruction_CAUSE_ADMIN.String():       "an administrator requested it",
 }
 
 // PodSubject is a Pod as the subject of an event.

@@ -21,7 +21,7 @@ import (
 // ProtocolVersion is the version that this major line speaks (OP-4.6).
 const ProtocolVersion = "v1alpha1"
 
-var errStopping = errors.New("the operator stops")
+var errStopping = errors.New("the operator is stopping")
 
 // Receiver is told what happens on the stream. All calls come from one goroutine and must return at once: they route,
 // they never wait for the API server (OP-4.11).

@@ -133,8 +133,13 @@ func TestWhy(t *testing.T) {
 		`spec: {` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`:               Excluded,
 		`spec: {nodeName: n1, ` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`: Counted,
 	} {
-		if got := Eligible(pod(t, text), Node{}, false); got != want {
+		p := pod(t, text)
+		got := Eligible(p, Node{}, false)
+		if got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+		if why := WhyNot(p); p.Spec.NodeName == "" && (why == "") != (got == Counted) { // OPS-4.14: and whoever asks is told why
+			t.Errorf("%s: %d is explained by %q", text, got, why)
 		}
 	}
 	if Eligible(pod(t, `spec: {nodeName: n}`), Node{Object: node(), Unmanaged: true}, false) != Excluded || Eligible(pod(t, `{}`), Node{}, true) != Excluded {

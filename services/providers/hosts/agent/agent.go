@@ -328,7 +328,7 @@ func (a *Agent) state() State {
 // save makes a state durable and then visible.
 func (a *Agent) save(s State) bool {
 	if err := a.book.save(s); err != nil {
-		a.log.Error("the journal cannot be written; nothing more is done", "err", err)
+		a.log.Error("the journal cannot be written; the agent does nothing more", "err", err)
 		return false
 	}
 	a.mu.Lock()

@@ -154,9 +154,9 @@ func NewCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), one)
 			}
 			if len(left) > 0 {
-				return fmt.Errorf("%d items of a cluster are left", len(left))
+				return fmt.Errorf("a cluster left %d items on this machine", len(left))
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "nothing of a cluster is left on this machine")
+			fmt.Fprintln(cmd.OutOrStdout(), "no cluster left anything on this machine")
 			return nil
 		},
 	}
@@ -183,7 +183,7 @@ func NewCommand() *cobra.Command {
 			return a.ResetNow(cmd.Context(), grace)
 		},
 	}
-	reset.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long containers may take to end")
+	reset.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long containers may take to stop")
 	root.AddCommand(look, reset)
 	return root
 }

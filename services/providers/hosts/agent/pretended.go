@@ -128,7 +128,7 @@ func (m *Pretended) Joined(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("kubelet or runtime do not run")
+			return errors.New("the kubelet or the container runtime is not running")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

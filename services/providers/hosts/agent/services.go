@@ -307,7 +307,7 @@ func endProcesses(ctx context.Context, patience time.Duration, find func() []int
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes do not end, such as %d", len(pids), pids[0])
+			return fmt.Errorf("%d processes do not stop, such as %d", len(pids), pids[0])
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

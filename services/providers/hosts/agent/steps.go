@@ -84,7 +84,7 @@ var resetSteps = []step{
 type leftError struct{ left []string }
 
 func (e *leftError) Error() string {
-	return fmt.Sprintf("%d things of a cluster are on the host, such as %s", len(e.left), e.left[0])
+	return fmt.Sprintf("a cluster left %d items on the host, such as %s", len(e.left), e.left[0])
 }
 
 func (a *Agent) mustBeClean(ctx context.Context) error {

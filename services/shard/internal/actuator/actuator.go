@@ -222,7 +222,7 @@ func (a *Actuator) deliver(provider string, done core.ListDone) {
 	switch {
 	case done.Failed:
 		if _, known := a.failing.Swap(provider, true); !known {
-			a.cfg.Log.Warn("the provider cannot be listed; the last known inventory stays in force, and the shard retries",
+			a.cfg.Log.Warn("the provider cannot be listed; the shard keeps the last known inventory and retries",
 				"provider", provider, "code", done.Code.String(), "err", done.Error)
 		}
 	default:

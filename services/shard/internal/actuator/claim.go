@@ -73,7 +73,7 @@ func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 		return err
 	}
 	if err != nil {
-		a.cfg.Log.Info("the provider keeps no claims of epochs; an older process of this shard is refused there machine by machine", "provider", provider)
+		a.cfg.Log.Info("the provider does not support epoch claims; it fences an older process of this shard machine by machine", "provider", provider)
 	}
 	c.done = true
 	c.store = answer.GetStoreId()
@@ -82,7 +82,7 @@ func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 	}
 	if store := answer.GetStoreId(); store != "" {
 		if first, taken := a.stores.LoadOrStore(store, provider); taken {
-			c.same = fmt.Errorf("%w: %s and %s have the store %s; leave one of them in --provider-addr", errSame, first, provider, store)
+			c.same = fmt.Errorf("%w: %s and %s have the same store %s; remove one of them from --provider-addr", errSame, first, provider, store)
 		}
 	}
 	return c.same

@@ -79,7 +79,7 @@ func decode(f *Frame) (core.Event, error) {
 	case core.KindPlanDiffered:
 		return read[core.PlanDiffered](f.Body)
 	}
-	return nil, fmt.Errorf("step %d is an event of a newer kind (%d)", f.Step, f.Kind)
+	return nil, fmt.Errorf("step %d is an event of an unknown, newer kind (%d)", f.Step, f.Kind)
 }
 
 func read[T core.Event](b []byte) (core.Event, error) {

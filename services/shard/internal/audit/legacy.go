@@ -69,11 +69,11 @@ func nextLegacyBlock(r io.Reader) (block, error) {
 		first: int64(binary.BigEndian.Uint64(h[9:])), last: int64(binary.BigEndian.Uint64(h[17:])), entries: int(binary.BigEndian.Uint32(h[25:]))}
 	switch {
 	case b.kind < blockHead || b.kind > blockRecords:
-		return block{}, &Damage{Why: fmt.Sprintf("no block is of kind %d: its header is overwritten", b.kind)}
+		return block{}, &Damage{Why: fmt.Sprintf("block kind %d does not exist: the block's header is overwritten", b.kind)}
 	case b.size > blockMax:
-		return block{}, &Damage{Why: fmt.Sprintf("a block of %d bytes cannot be: its header is overwritten", b.size)}
+		return block{}, &Damage{Why: fmt.Sprintf("a block cannot have %d bytes: its header is overwritten", b.size)}
 	case crc32.Checksum(h[:29], crcTable) != binary.BigEndian.Uint32(h[29:]):
-		return block{}, &Damage{Why: "the header of a block does not have its checksum"}
+		return block{}, &Damage{Why: "the checksum of a block's header does not match"}
 	}
 	return b, nil
 }

@@ -84,7 +84,7 @@ func (l *Log) complain(d *Damage) {
 		return
 	}
 	l.cfg.OnError()
-	l.cfg.Log.Error("a segment of the decision log is damaged: its records from there on are not shown; restore a copy of it, or remove it", "err", d)
+	l.cfg.Log.Error("a segment of the decision log is damaged: its later records are not shown; restore a copy of it, or remove it", "err", d)
 }
 
 func cut(list []*pb.DecisionRecord, limit int) []*pb.DecisionRecord {

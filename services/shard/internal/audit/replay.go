@@ -47,7 +47,7 @@ type Replayed struct {
 }
 
 // ErrDiverged says that the core decided differently from how it did when the log was written.
-var ErrDiverged = errors.New("the replay took another way than the history")
+var ErrDiverged = errors.New("the replay differs from the recorded history")
 
 // replaying is one replay at work.
 type replaying struct {
@@ -155,7 +155,7 @@ func (p *replaying) head(path string, raw []byte) error {
 			return err
 		}
 		if x.State == nil {
-			return &Damage{Why: "the file beside the segment holds no state"}
+			return &Damage{Why: "the checkpoint file of the segment contains no state"}
 		}
 		h.State = x.State
 	}
@@ -164,13 +164,13 @@ func (p *replaying) head(path string, raw []byte) error {
 		out.Core = core.New(p.Policy)
 	case h.State == nil:
 		if got := out.Core.Steps(); got != h.Step {
-			return &Damage{Why: fmt.Sprintf("the segment begins behind step %d, the one before ends with step %d", h.Step, got)}
+			return &Damage{Why: fmt.Sprintf("the segment begins after step %d, but the previous one ends with step %d", h.Step, got)}
 		}
 	case out.Core == nil || h.Gap > 0 || out.Core.Steps() != h.State.Steps+1:
 		clear(p.made)
 		effects, failed := p.restore(h.State)
 		if failed != "" {
-			return &Damage{Why: "the state of the segment makes no core: " + failed}
+			return &Damage{Why: "the core cannot start from the segment's state: " + failed}
 		}
 		p.keep(effects)
 	}
@@ -179,7 +179,7 @@ func (p *replaying) head(path string, raw []byte) error {
 	}
 	out.Digests++
 	if got := out.Core.Digest(); got != h.Digest {
-		return fmt.Errorf("%w: at the checkpoint of segment %d the digest is %016x, it was %016x", ErrDiverged, h.Number, got, h.Digest)
+		return fmt.Errorf("%w: at the checkpoint of segment %d the digest is %016x; the log has %016x", ErrDiverged, h.Number, got, h.Digest)
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (p *replaying) event(raw []byte) (err error) {
 	}
 	out.Digests++
 	if got := out.Core.Digest(); got != f.Digest {
-		return fmt.Errorf("%w: at step %d (%s) the digest is %016x, it was %016x", ErrDiverged, f.Step, f.Kind, got, f.Digest)
+		return fmt.Errorf("%w: at step %d (%s) the digest is %016x; the log has %016x", ErrDiverged, f.Step, f.Kind, got, f.Digest)
 	}
 	return nil
 }
@@ -276,13 +276,13 @@ func (p *replaying) record(raw []byte) error {
 		if p.out.Core == nil || p.out.Steps == 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: it does not make record %d (%s)", ErrDiverged, was.Sequence, was.Type)
+		return fmt.Errorf("%w: record %d (%s) is missing", ErrDiverged, was.Sequence, was.Type)
 	}
 	delete(p.made, was.Sequence)
 	p.out.Records++
 	a, b := canonical(&was), canonical(now)
 	if string(a) != string(b) {
-		return fmt.Errorf("%w: record %d was %v, and is %v", ErrDiverged, was.Sequence, &was, now)
+		return fmt.Errorf("%w: record %d is %v in the log and %v in the replay", ErrDiverged, was.Sequence, &was, now)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (l *Log) mayBegin() bool {
 	if err := probe(l.cfg.Dir); err != nil {
 		l.retry.failed()
 		l.cfg.OnError()
-		l.cfg.Log.Error("the decision log cannot be written: what is decided meanwhile is not recorded; make room, and it goes on by itself",
+		l.cfg.Log.Error("the decision log cannot be written: decisions are not recorded until the disk has free space again",
 			"next_attempt", l.retry.wait, "err", err)
 		return false
 	}

@@ -156,7 +156,7 @@ func scan(path string, want func(block) bool, each func(block, []byte) error) er
 	case err == nil && string(first) == legacyMagic:
 		return scanLegacy(path, r, want, each)
 	case err != nil || string(first) != magic:
-		return &Damage{File: path, Entry: 1, Why: "it does not begin as a segment of the decision log", Tail: string(first[:n]) == magic[:n]}
+		return &Damage{File: path, Entry: 1, Why: "the file does not begin as a segment of the decision log", Tail: string(first[:n]) == magic[:n]}
 	}
 	frames, entries := blocks.NewReader(r), int64(1)
 	located := func(err error) error {
@@ -208,7 +208,7 @@ func scan(path string, want func(block) bool, each func(block, []byte) error) er
 // describe reads the metadata of a block.
 func describe(meta []byte, size int) (block, error) {
 	if len(meta) != blockMeta {
-		return block{}, &Damage{Why: fmt.Sprintf("a block is described by %d bytes", len(meta))}
+		return block{}, &Damage{Why: fmt.Sprintf("the header of a block has %d bytes", len(meta))}
 	}
 	b := block{kind: blockKind(meta[0]), size: int64(size), first: int64(binary.BigEndian.Uint64(meta[1:])),
 		last: int64(binary.BigEndian.Uint64(meta[9:])), entries: int(binary.BigEndian.Uint32(meta[17:]))}
@@ -225,7 +225,7 @@ func unpack(body []byte, b block, each func([]byte) error) error {
 	for range b.entries {
 		n, err := binary.ReadUvarint(z)
 		if err != nil || n > blockMax*16 {
-			return &Damage{Why: "the block holds fewer entries than its header says"}
+			return &Damage{Why: "the block has fewer entries than its header says"}
 		}
 		entry.Reset()
 		if got, err := io.CopyN(&entry, z, int64(n)); err != nil || got != int64(n) {

@@ -44,7 +44,7 @@ func (s *states) make(c *Config, number int64) {
 		for number := s.next(); number > 0; number = s.next() {
 			if err := writeState(ctx, c.Dir, c.Epoch, number); err != nil && ctx.Err() == nil {
 				c.OnError()
-				c.Log.Error("the decision log has no checkpoint for its newest segment; a replay begins further back", "segment", number, "err", err)
+				c.Log.Error("the decision log has no checkpoint for its newest segment; a replay begins at an earlier one", "segment", number, "err", err)
 			}
 		}
 	})

@@ -125,7 +125,7 @@ func (c *bootstraps) pullTimedOut(request string) {
 		c.timers.add(cl.Timeouts.Until, timerDispatch, "")
 		c.holdsEnd(cl, cl.Timeouts.Until)
 	}
-	c.commands.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("no bootstrap answer within %d s", c.cfg.BootstrapTimeout/Second))
+	c.commands.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("the operator did not answer the bootstrap request within %d s", c.cfg.BootstrapTimeout/Second))
 }
 
 // holdsEnd makes the cycle compute the cluster's holds again when one may have ended.
@@ -155,13 +155,13 @@ func (c *bootstraps) sendConfigure(o *operation) {
 	switch cl := c.clusters.get(o.Cluster); {
 	case o.Pulls >= pullAttempts:
 		o.BlobAt = 0
-		c.commands.rollBack(o, OutcomeBlobExpired, "two bootstrap blobs expired before Configure could be sent")
+		c.commands.rollBack(o, OutcomeBlobExpired, "the boot data expired twice before Configure could be sent")
 	case cl == nil || !cl.connected():
 		o.BlobAt = 0
-		c.commands.rollBack(o, OutcomeSessionLost, "the blob expired and the cluster has no session to ask for another")
+		c.commands.rollBack(o, OutcomeSessionLost, "the boot data expired, and the cluster has no session to request it again")
 	case c.dispatcher.clustersBusy()[o.Cluster] > c.dispatcher.clusterLimit(cl): // the operation itself is one of them
 		o.BlobAt = 0
-		c.commands.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
+		c.commands.rollBack(o, OutcomeBlobExpired, "the boot data expired, and the cluster may have no more bootstrap requests now")
 	case c.clusterCalls(o.Cluster) >= c.dispatcher.clusterLimit(cl):
 		o.BlobAt = 0 // it stays ready and pulls when one of the others has ended (SHARD-15.4)
 	default:

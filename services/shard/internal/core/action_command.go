@@ -159,7 +159,7 @@ func (c *commands) retry(o *operation) {
 	o.Gone = false
 	if o.Attempt >= commandAttempts {
 		c.guards.backoffFail(o, rampNotTouched)
-		c.rollBack(o, OutcomeUnknown, fmt.Sprintf("%d attempts without an answer; the machine did not move", o.Attempt))
+		c.rollBack(o, OutcomeUnknown, fmt.Sprintf("the provider did not answer %d attempts, and the machine's state did not change", o.Attempt))
 		return
 	}
 	o.Phase = phaseReady
@@ -199,7 +199,7 @@ func (c *commands) advance(o *operation, i inventory.Index, m inventory.Machine)
 		c.failedOnTheWay(o, m)
 	case m.State == r.start() && (r != RPCDrain || m.Cluster == o.Cluster):
 		c.guards.backoffFail(o, rampRefused)
-		c.end(o, OutcomeFailed, "the provider took the machine back to "+m.State.String())
+		c.end(o, OutcomeFailed, "the machine returned to "+m.State.String())
 	default:
 		c.endStale(o, "the machine is "+m.State.String())
 	}

@@ -483,7 +483,7 @@ func TestADrainThatWasForcedIsRecorded(t *testing.T) {
 	w.run(3 * Minute)
 	for _, r := range w.recorded(RecordEnded) {
 		if r.Kind == KindPreempt {
-			if want := "Pods left at the deadline: 2, held by default/web; they went with the machine"; r.Outcome != OutcomeSuccess.String() || r.Detail != want {
+			if want := "Pods left at the deadline: 2, held by default/web; they were removed with the machine"; r.Outcome != OutcomeSuccess.String() || r.Detail != want {
 				t.Errorf("the drain ended %q: %q", r.Outcome, r.Detail)
 			}
 			return

@@ -174,7 +174,7 @@ func (o *operation) forced(now int64) string {
 	if len(d.Blocking) > 0 {
 		by = ", held by " + strings.Join(d.Blocking, ", ")
 	}
-	return clipText(fmt.Sprintf("Pods left at the deadline: %d%s; they went with the machine", d.PodsLeft, by))
+	return clipText(fmt.Sprintf("Pods left at the deadline: %d%s; they were removed with the machine", d.PodsLeft, by))
 }
 
 // rpc is the command that the operation sends.

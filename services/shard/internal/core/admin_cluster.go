@@ -44,7 +44,7 @@ func (c *orders) adminRetire(e AdminAsked) {
 		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
 		return
 	case cl.connected():
-		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first", nil)
+		c.answer(e, CodeAborted, "the cluster has an open session: stop its operator first", nil)
 		return
 	case !c.pub.silent(cl) && bound > 0:
 		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has reported within the last %d s", c.cfg.SilentAfter/Second), nil)

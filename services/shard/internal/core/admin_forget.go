@@ -7,7 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// adminForget drops an unbound machine from the inventory; a bound one only when Get says that it does not exist.
+// adminForget drops an unbound machine from the inventory; a bound one only when Get reports that it does not exist.
 func (c *orders) adminForget(e AdminAsked) {
 	i, known := c.world.Inventory.Find(e.Machine)
 	if !known {
@@ -23,7 +23,7 @@ func (c *orders) adminForget(e AdminAsked) {
 		return
 	}
 	if c.ops.byMachine[e.Machine] != nil {
-		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
+		c.answer(e, CodeAborted, "an operation is running on the machine; wait until it ends, or pause the shard first", nil)
 		return
 	}
 	m := c.world.Inventory.Machine(i)
@@ -56,7 +56,7 @@ func (c *orders) forgetAfterGet(e AdminAsked, d GetDone) {
 		c.answer(e, CodeOK, "the provider does not know the machine; it is gone from the inventory", nil)
 		return
 	case d.Code != CodeOK:
-		c.answer(e, CodeUnavailable, "the machine is bound to a cluster, and its provider did not say whether it still exists: "+d.Code.String(), nil)
+		c.answer(e, CodeUnavailable, "the machine is bound to a cluster, and its provider did not answer whether it still exists: "+d.Code.String(), nil)
 		return
 	case !known:
 		c.answer(e, CodeNotFound, "no such machine", nil)
@@ -65,11 +65,11 @@ func (c *orders) forgetAfterGet(e AdminAsked, d GetDone) {
 	m := c.world.Inventory.Machine(i)
 	switch {
 	case m.State != inventory.Failed || m.Cluster == "":
-		c.answer(e, CodeAborted, "the machine is "+m.State.String()+" for cluster "+m.Cluster+" by its provider's word", nil)
+		c.answer(e, CodeAborted, "the machine is "+m.State.String()+" for cluster "+m.Cluster+" at its provider", nil)
 	case c.ops.byMachine[e.Machine] != nil:
-		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
+		c.answer(e, CodeAborted, "an operation is running on the machine; wait until it ends, or pause the shard first", nil)
 	case e.Cluster == "":
-		c.answer(e, CodeAborted, "the machine failed while it was bound to cluster "+m.Cluster+", and its provider still knows it; name the cluster to forget it all the same", nil)
+		c.answer(e, CodeAborted, "the machine failed while it was bound to cluster "+m.Cluster+", and its provider still lists it; name the cluster to forget it anyway", nil)
 	case e.Cluster != m.Cluster:
 		c.answer(e, CodeAborted, "the machine failed in cluster "+m.Cluster+", not in "+e.Cluster, nil)
 	default:

@@ -80,7 +80,7 @@ func (c *recovery) reissueJournaled(cl *cluster) {
 		if ok && e.Cluster == cl.Name && c.instructedBefore(&e, i) {
 			if cl.has.reclaimCancel {
 				c.emit(SendReclaim{Instruction: e.Instruction, Cluster: cl.Name, Session: cl.Session, Machine: id, Cause: CauseVoluntary, Cancelled: true,
-					Reason: "the shard was started again and decides again"})
+					Reason: "the shard was restarted and decides again"})
 			}
 			c.journalEnds(id)
 			continue

@@ -55,7 +55,7 @@ func (c *ownership) giveBack(over func(Exception) bool) {
 			c.reown(i)
 		}
 	}
-	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("given back, the exception ended: %s", strings.Join(ids, ", ")))})
+	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("returned to its owner, because the exception ended: %s", strings.Join(ids, ", ")))})
 	c.emit(Notice{GivenBack: ids, Store: []Persist{c.coord.keepView()}})
 }
 
@@ -92,6 +92,6 @@ func (c *ownership) suspectIntruder(o *operation, code Code) {
 	}
 	c.sample(MetricOwnershipViolations, "", 1)
 	c.record(Record{Type: RecordOwnership, Machine: o.Machine, Provider: o.Provider, Cluster: o.Cluster,
-		Detail: "a move gave this machine to this shard, and the provider refuses Configure: somebody else acted on it"})
+		Detail: "a move gave this machine to this shard, but the provider rejects Configure: another process acted on it"})
 	c.emit(Notice{Violated: o.Machine})
 }

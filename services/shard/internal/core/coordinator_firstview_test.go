@@ -15,7 +15,7 @@ func TestNobodyIsToldOfOthersBeforeTheFirstView(t *testing.T) {
 	w.rollup("red", needs(0, 4))
 	w.run(Second)
 	said := sentOf[SendNeedStatus](w)
-	if len(said) != 1 || said[0].Satisfied || said[0].Detail != DetailNewCluster || !strings.Contains(said[0].Text, "coordinator has not yet told this shard") {
+	if len(said) != 1 || said[0].Satisfied || said[0].Detail != DetailNewCluster || !strings.Contains(said[0].Text, "coordinator has not yet assigned machines to this shard") {
 		t.Fatalf("said %+v", said)
 	}
 	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})

@@ -49,7 +49,7 @@ func (c *coordinatorState) retryInstructions() {
 			c.ownership.reownAll()
 			c.reply(w.Instruction, InstructionAccepted, "", nil, c.keepView())
 		case w.Instruction.SetView != nil && late:
-			c.reply(w.Instruction, InstructionFailed, "operations are still open on machines that the view takes away", w.Pending)
+			c.reply(w.Instruction, InstructionFailed, "operations are still running on machines that the view assigns to another shard", w.Pending)
 		case w.Instruction.Transfer != nil && (len(w.Pending) == 0 || late):
 			c.adopted(w)
 		case w.Instruction.Reserve != nil && (len(w.Pending) == 0 || late):

@@ -27,7 +27,7 @@ func (c *coordinatorState) reserve(x Instruction) {
 		c.evict(x)
 		return
 	default:
-		c.reply(x, InstructionInvalid, fmt.Sprintf("no tier %d is known", r.Tier), nil)
+		c.reply(x, InstructionInvalid, fmt.Sprintf("tier %d does not exist", r.Tier), nil)
 		return
 	}
 	free := c.reservable(r, state)

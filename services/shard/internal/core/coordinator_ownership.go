@@ -89,7 +89,7 @@ func (c *ownership) aloneNow() {
 		return
 	}
 	c.coord.Alone = true
-	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("the coordinator has not answered for %d s: this shard owns all machines of its provider until a view comes (--alone-after)",
+	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("the coordinator has not answered for %d s: this shard owns all machines of its provider until it receives a view (--alone-after)",
 		c.cfg.AloneAfter/Second)})
 	c.reownAll()
 	c.trigger(triggerAdmin)
@@ -129,7 +129,7 @@ func (c *ownership) startOwnership() {
 		c.noticeReturned()
 		return
 	}
-	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("the stored view %d/%d is of provider %s and is not used; the provider is %s now",
+	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("the stored view %d/%d is not used: it is of provider %s, and the provider is now %s",
 		v.Term, v.Index, v.Under, c.cfg.ProviderAddress))})
 	c.ctl.View, c.ctl.Done = nil, nil
 }
@@ -230,7 +230,7 @@ func (c *ownership) relabelled(o *operation, i inventory.Index, held bool) {
 	}
 	c.coord.relabels[key] = c.now + relabelPause
 	c.record(Record{Type: RecordOwnership, Machine: m.ID, Provider: m.Provider,
-		Detail: fmt.Sprintf("its labels as a host belong to another shard; Creates of %s pause for 10 min", key)})
+		Detail: fmt.Sprintf("the labels of the new host belong to another shard; Creates of %s are paused for 10 min", key)})
 }
 
 // applyQuotas withholds the slots of regions whose slice is used up (COORD-11.4). Fixed capacity is never counted.

@@ -148,12 +148,12 @@ func (c *coordinatorState) releaseCluster(x Instruction) {
 		return
 	}
 	if cl.connected() {
-		c.reply(x, InstructionFailed, "the cluster has a live session here", nil)
+		c.reply(x, InstructionFailed, "the cluster has an open session with this shard", nil)
 		return
 	}
 	for _, o := range c.ops.ordered() {
 		if o.Cluster == cl.Name {
-			c.reply(x, InstructionFailed, "operations are open on the cluster's machines", []string{o.Machine})
+			c.reply(x, InstructionFailed, "operations are running on the cluster's machines", []string{o.Machine})
 			return
 		}
 	}

@@ -32,7 +32,7 @@ func (c *rollups) processRollup(cl *cluster, e RollupArrived) {
 	if e.Reject == nil {
 		if until, bad := c.poison[e.Hash]; bad && until > c.now {
 			e.Reject = &Rejection{Reason: "poison", NeedIndex: -1,
-				Message: "this content made the shard fail before; it is refused for 24 hours"}
+				Message: "this roll-up made the shard fail before, so it is refused for 24 hours"}
 		}
 	}
 	for _, w := range e.Warnings {
@@ -147,7 +147,7 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	c.sample(MetricRollups, DispositionAccepted.String(), 1)
 	if did.Changed || first {
 		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.Name,
-			Detail: fmt.Sprintf("%d rows, %d new, %d gone", len(e.Rows), did.Added, did.Removed)})
+			Detail: fmt.Sprintf("rows: %d, new: %d, gone: %d", len(e.Rows), did.Added, did.Removed)})
 	}
 	if did.Changed {
 		if e.Received == 0 || e.Received > c.now {
@@ -181,7 +181,7 @@ func (c *rollups) suspicious(cl *cluster, e *RollupArrived, totals []resource.Qu
 			return ""
 		}
 	}
-	return "every requested resource fell below a tenth while machines are bound"
+	return "each requested resource fell below a tenth while machines are bound to the cluster"
 }
 
 // withOutOfService adds what the machines offer that a roll-up takes out of service to what it asks for.

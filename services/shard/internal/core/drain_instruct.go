@@ -190,7 +190,7 @@ func (c *draining) drainDeadline(id string) {
 		c.drainNow(o, "the deadline of the drain has passed")
 		return
 	}
-	c.giveUpDrain(o, "the operator has not said within the deadline that the node is empty")
+	c.giveUpDrain(o, "the operator did not report within the deadline that the node is empty")
 }
 
 // giveUpDrain ends a voluntary drain that its cluster does not let happen. The machine stays and is left alone for a while
@@ -320,7 +320,7 @@ func (c *draining) cancelUnwanted(wanted map[string]bool) {
 			continue
 		}
 		c.cancelInstruction(o, "no longer wanted")
-		c.endCancelled(o, "the plan no longer asks for the machine")
+		c.endCancelled(o, "the plan no longer uses the machine")
 	}
 }
 

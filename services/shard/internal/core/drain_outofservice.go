@@ -10,7 +10,7 @@ import (
 
 // String says why the node takes no Pods: "cordoned since 14:02 UTC".
 func (o *OutOfService) String() string {
-	why := "takes no Pods"
+	why := "accepts no Pods"
 	switch o.Reason {
 	case 1:
 		why = "cordoned"
@@ -85,7 +85,7 @@ func (c *draining) hides(cl *cluster, list []OutOfService) string {
 		}
 	}
 	if n := cl.bound(); n >= guardRows && fresh*2 > n {
-		return fmt.Sprintf("%d of %d machines take no Pods at once", fresh, n)
+		return fmt.Sprintf("%d of %d machines stopped accepting Pods at the same time", fresh, n)
 	}
 	return ""
 }

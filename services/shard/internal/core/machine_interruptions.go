@@ -83,7 +83,7 @@ func (c *risks) announced(i inventory.Index) {
 	m := inv.Machine(i)
 	c.timers.add(c.now+announcedFor, timerAnnounced, m.ID)
 	c.record(Record{Type: RecordInterruption, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster, From: m.State, To: m.State,
-		Detail: "its provider has announced that it takes the host back"})
+		Detail: "Its provider has announced that it will interrupt the host."})
 }
 
 // announcedStill ends an announcement that nothing came of.
@@ -94,7 +94,7 @@ func (c *risks) announcedStill(id string) {
 		return
 	}
 	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Machine(i).Provider, Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
-		Detail: "announced, but it was not taken back: it counts again"})
+		Detail: "the announced interruption did not happen, so the machine counts again"})
 	c.trigger(triggerMachine)
 }
 

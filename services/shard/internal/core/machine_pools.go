@@ -29,7 +29,7 @@ func (c *poolSet) poolFailed(o *operation) {
 	p.Backoff.fail(rampPool, c.now, key)
 	p.Probe = ""
 	c.timers.add(p.Backoff.Until, timerDispatch, "")
-	c.record(Record{Type: RecordBackoffChanged, Provider: m.Provider, Detail: fmt.Sprintf("pool %s is out of stock, attempt %d", key, p.Backoff.Fails)})
+	c.record(Record{Type: RecordBackoffChanged, Provider: m.Provider, Detail: fmt.Sprintf("pool %s is out of stock (attempt %d)", key, p.Backoff.Fails)})
 	c.markPool(p)
 }
 

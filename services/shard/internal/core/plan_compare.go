@@ -65,7 +65,7 @@ func (x *ComparePlan) Difference() string {
 func (c *planning) planDiffered(e PlanDiffered) {
 	c.sample(MetricPlanMismatch, "", 1)
 	c.record(Record{Type: RecordProcess, Outcome: "plan_mismatch",
-		Detail: clipText(fmt.Sprintf("the incremental plan of cycle %d differs from the full one: %s; the next plan is made from nothing", e.Cycle, e.Where))})
+		Detail: clipText(fmt.Sprintf("the incremental plan of cycle %d differs from the full plan: %s; the next plan starts from nothing", e.Cycle, e.Where))})
 	c.planner.Forget()
 	c.trigger(triggerInterval)
 }

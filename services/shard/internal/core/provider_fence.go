@@ -11,7 +11,7 @@ func (c *commands) fenceSuspected(o *operation, e CommandDone) {
 	f := &p.Fence
 	o.Phase = phaseFenced
 	if e.HasFence && e.FenceEpoch > c.epoch {
-		c.supersede(fmt.Sprintf("provider %s holds a mark of epoch %d for %s, ours is %d", p.Name, e.FenceEpoch, o.Machine, c.epoch))
+		c.supersede(fmt.Sprintf("provider %s has fencing mark epoch %d for %s; this process has epoch %d", p.Name, e.FenceEpoch, o.Machine, c.epoch))
 		return
 	}
 	if f.Suspect && f.Confirm == o.ID {
@@ -22,7 +22,7 @@ func (c *commands) fenceSuspected(o *operation, e CommandDone) {
 	if !f.Suspect {
 		f.Suspect, f.Since = true, c.now
 		c.record(Record{Type: RecordFence, Provider: p.Name, Machine: o.Machine, Op: o.ID, Sequence: e.Token,
-			Detail: "refused by the fence; waiting for the commands in flight before one confirming attempt"})
+			Detail: "rejected by the provider's fence; one confirming attempt follows when the commands in flight have ended"})
 		c.timers.add(c.now+c.cfg.ExecuteTimeout, timerFence, p.Name)
 	}
 	c.confirmFence(p)
@@ -42,7 +42,7 @@ func (c *commands) confirmFence(p *provider) {
 		if o == nil || o.rpc() == RPCConfigure && (o.BlobAt == 0 || !c.bootstraps.blobFresh(o)) {
 			f.Refused = f.Refused[1:]
 			if o != nil {
-				c.rollBack(o, OutcomeFenced, "refused by the fence; the blob expired before it could be confirmed")
+				c.rollBack(o, OutcomeFenced, "rejected by the provider's fence; the boot data expired before a confirming attempt")
 			}
 			continue
 		}
@@ -82,10 +82,10 @@ func (f *fence) ended(c *commands, p *provider, o *operation, class Class, code 
 		c.timers.add(p.SlowUntil, timerDispatch, "")
 		c.sample(MetricFenceReordered, "", 1)
 		c.record(Record{Type: RecordFence, Provider: p.Name, Machine: o.Machine, Op: o.ID,
-			Detail: "the confirming attempt passed: the provider keeps coarser marks than one per machine; one call at a time for 10 min"})
+			Detail: "the confirming attempt succeeded: the provider's fencing marks are not per machine; for 10 min, commands are sent one at a time"})
 		for _, id := range others {
 			if other := c.ops.byID[id]; other != nil {
-				c.rollBack(other, OutcomeNotTouched, "refused by the fence of a provider that mixes up the order of tokens")
+				c.rollBack(other, OutcomeNotTouched, "rejected by the fence of a provider that confuses the order of tokens")
 			}
 		}
 		c.cycle.Redispatch = true

@@ -87,7 +87,7 @@ func (c *reconciler) goneByGet(p *provider, i inventory.Index, why getPurpose) {
 		c.machines.removeMachine(i)
 		return
 	}
-	c.commands.vanish(i, "Get says that it does not exist")
+	c.commands.vanish(i, "Get reports that it does not exist")
 }
 
 // requestOwed fetches a machine whose facts were set aside while its operation ran: the cursor has moved past that delta

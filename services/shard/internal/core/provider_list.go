@@ -121,7 +121,7 @@ func (c *reconciler) listPage(e ListPage) {
 		f := e.Rows[k]
 		i, known := inv.Find(f.Machine.ID)
 		if known && inv.Provider(i) != p.Name {
-			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
+			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists a machine with this id"}
 			c.rejectMachine(x, p)
 			c.reduced.keepRejected(x)
 			continue

@@ -60,7 +60,7 @@ func (c *publisher) hintCluster(cl *cluster, d *demand.Cluster) {
 	for _, fp := range sortedKeys(cl.hints) {
 		if !wanted[fp] { // said once, then forgotten
 			c.emit(SendHint{Cluster: cl.Name, Session: cl.Session, Fingerprint: fp, Requirements: cl.hints[fp].reqs, Confidence: ConfidenceNone,
-				Reason: "nobody asks for this shape any more"})
+				Reason: "no need requests this shape any more"})
 			delete(cl.hints, fp)
 		}
 	}
@@ -87,7 +87,7 @@ func (c *publisher) hintFor(d *demand.Cluster, n *demand.Need) SendHint {
 	case o.Speculative > 0:
 		h.Confidence = ConfidenceMedium
 	case o.Withheld > 0:
-		h.Confidence, h.Reason = ConfidenceLow, "machines that fit are promised, withheld or out of stock"
+		h.Confidence, h.Reason = ConfidenceLow, "the machines that fit are reserved, withheld or out of stock"
 	default:
 		h.Reason = "no free machine fits"
 	}

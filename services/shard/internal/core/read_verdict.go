@@ -68,13 +68,13 @@ func (r *NeedRow) Text() string {
 	case DetailConfigureFailed:
 		return "The last machine for this need could not be configured: " + strings.TrimSuffix(r.ConfigureFailed, ".") + "."
 	case DetailPaused:
-		return "The actions planned for this need do not start: " + r.BlockedBy + "."
+		return "The actions planned for this need are not started: " + r.BlockedBy + "."
 	case DetailProviderDown, DetailProviderBreaker:
-		return "Machines that fit are withheld: " + r.BlockedBy + "."
+		return "Suitable machines are withheld: " + r.BlockedBy + "."
 	case DetailNewCluster:
 		return "The cluster is new to this shard, which reads its provider's inventory again before it buys anything for it."
 	case DetailLimit:
-		return "The actions planned for this need are held by a ceiling: " + r.BlockedBy + "."
+		return "The actions planned for this need are held by a limit of its cluster: " + r.BlockedBy + "."
 	case DetailRail:
 		return "The actions planned for this need are held by a limit of the shard: " + r.BlockedBy + "."
 	}
@@ -98,7 +98,7 @@ func (r *NeedRow) Remedy() string {
 	case DetailBootstrapError:
 		return "Correct the bootstrap template of the cluster; the need is retried automatically."
 	case DetailConfigureFailed:
-		return "The words are the provider's. Look at the provider first, then at the bootstrap template; the need is retried automatically."
+		return "This is the provider's message. Check the provider first, then the bootstrap template; the need is retried automatically."
 	case DetailPaused:
 		if r.Blocked == blockedDryRun {
 			return "End the dry run once you agree with the plan: `bigfleet dry-run off`."
@@ -107,7 +107,7 @@ func (r *NeedRow) Remedy() string {
 	case DetailProviderBreaker, DetailProviderDown:
 		return "Restore the provider; the shard retries automatically. `bigfleet provider ping ADDRESS` shows whether it answers."
 	case DetailNewCluster:
-		return "No action is needed: this lasts one List of the provider, or two reconcile intervals if it does not answer."
+		return "No action is needed: this ends with the next List of the provider, or after two reconcile intervals if it does not answer."
 	case DetailRail, DetailLimit:
 		return "Wait, or raise the limit in the shard's configuration."
 	}
@@ -213,7 +213,7 @@ func (c *publisher) blockedText(h blockedReason, cluster string) string {
 	case blockedRate:
 		return fmt.Sprintf("--provision-rate allows %d Creates per minute", c.cfg.ProvisionRate)
 	case blockedFence:
-		return "the provider refused a command as one of an older process; a second attempt decides"
+		return "the provider rejected a command as that of an older process; a second attempt decides whether that is true"
 	case blockedCeiling:
 		return c.guards.ceilingText(cluster)
 	case blockedQuota:
@@ -331,7 +331,7 @@ func (c *publisher) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	satisfied := !r.Unmet()
 	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
 	if !satisfied && c.ownership.ownsNothingYet() {
-		text, detail = "The coordinator has not yet told this shard which machines it owns; nothing is bought until it does.", DetailNewCluster
+		text, detail = "The coordinator has not yet assigned machines to this shard; nothing is bought until it does.", DetailNewCluster
 	}
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
 	sent := cl.statuses[r.RowID]

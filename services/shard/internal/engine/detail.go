@@ -56,7 +56,7 @@ var detailCodes = [...]code{
 	DetailCreating:         {"CREATING", "Machines are being created.", "No action is needed: they are configured as soon as they exist."},
 	DetailWaitingForDrain:  {"WAITING_FOR_DRAIN", "The need waits for machines that are being drained.", "No action is needed unless a drain is stuck: `bigfleet get drains` names what blocks it."},
 	DetailNodeNotReady:     {"NODE_NOT_READY", "A Node that joined is no longer Ready.", "Check the Node; the cluster is responsible for its recovery."},
-	DetailUnplaced:         {"UNPLACED", "Capacity covers the demand, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
+	DetailUnplaced:         {"UNPLACED", "There is enough capacity, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
 	DetailSpreadIgnored:    {"SPREAD_IGNORED", "The spread constraint is ignored because the need requires a single domain.", "Remove the spread constraint or the single-domain requirement."},
 	DetailGangShort:        {"GANG_SHORT", "Too few suitable machines are free for the Pods of the gang that start together, so nothing is bought for it.", "Add machines, make the gang smaller, or raise the priority."},
 	DetailOtherShard: {"OTHER_SHARD", "The suitable machines that are free belong to another shard.",

@@ -164,7 +164,7 @@ var keepCodes = [...]code{
 	KeepFixed:             {"FIXED", "It is Idle. Machines of its capacity type are never released.", "Any need that fits may use it. To release it, remove it at its provider."},
 	KeepWithheld:          {"WITHHELD", "It is withheld.", "Offered again when the mark expires."},
 	KeepSlot:              {"SLOT", "It is available to buy and costs nothing.", "Bought when a need requires it."},
-	KeepFailed:            {"FAILED", "It has failed and waits for repair, retry or forget.", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."},
+	KeepFailed:            {"FAILED", "It has failed. It must be repaired, retried or forgotten.", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."},
 }
 
 // String returns the name of the keep reason as the wire spells it, without its prefix.

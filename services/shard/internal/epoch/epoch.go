@@ -40,7 +40,7 @@ func Take(dir string, now time.Time, floor int64) (int64, error) {
 		return 0, err
 	}
 	if stored == math.MaxInt64 {
-		return 0, fmt.Errorf("epoch %d in %s cannot be followed: the number is used up", stored, path)
+		return 0, fmt.Errorf("epoch %d in %s is the highest possible number, so no process can take a newer one", stored, path)
 	}
 	next := max(stored+1, now.Unix(), floor)
 	if err := write(dir, path, next); err != nil {
@@ -59,8 +59,8 @@ func read(path string) (int64, error) {
 	}
 	n, ok := parse(string(raw))
 	if !ok {
-		return 0, fmt.Errorf("%w: %s; start once with --epoch-floor set above every epoch this shard has used "+
-			"(the provider's fence refusals name the highest)", ErrUnreadable, path)
+		return 0, fmt.Errorf("%w: %s; start once with --epoch-floor set above all epochs that this shard has used "+
+			"(the provider's fence rejections name the highest)", ErrUnreadable, path)
 	}
 	return n, nil
 }

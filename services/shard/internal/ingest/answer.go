@@ -21,7 +21,7 @@ type Answer struct {
 type Record []byte
 
 // errAnswer is what bytes are that are no MachineList.
-var errAnswer = errors.New("the bytes are no list of machines")
+var errAnswer = errors.New("the answer is not a list of machines")
 
 // Unmarshal reads an answer as proto.Unmarshal does, but for the inside of its records. It keeps nothing of raw.
 func (a *Answer) Unmarshal(raw []byte) error {

@@ -28,7 +28,7 @@ func (g *Gate) Instruction(m *pb.CoordinatorInstruction) core.Instruction {
 		x.Unassign = &core.DomainRef{Key: p.UnassignDomain.GetTopologyKey(), Value: p.UnassignDomain.GetTopologyValue()}
 	case *pb.CoordinatorInstruction_ReleaseCluster:
 		if x.ReleaseCluster = p.ReleaseCluster.GetClusterId(); x.ReleaseCluster == "" {
-			x.Invalid = "release_cluster names no cluster"
+			x.Invalid = "release_cluster does not name a cluster"
 		}
 	case *pb.CoordinatorInstruction_ReserveMachines:
 		x.Reserve, x.Invalid = reserve(p.ReserveMachines)

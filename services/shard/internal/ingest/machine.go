@@ -35,7 +35,7 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 	case m.Id == "":
 		return core.Fact{}, &Refused{"identity", "the record has no id"}
 	case want != "" && m.Id != want:
-		return core.Fact{}, &Refused{"identity", fmt.Sprintf("a record of %q where %q was asked for", clip(m.Id), clip(want))}
+		return core.Fact{}, &Refused{"identity", fmt.Sprintf("the provider answered with a record of %q instead of %q", clip(m.Id), clip(want))}
 	}
 	if !plain(m) {
 		if err := g.rules.Validate(m); err != nil {

@@ -43,7 +43,7 @@ func (r *reader) soft(m *pb.ClusterCapacityNeeds, size int, now time.Time) {
 		r.warn("timestamp_ahead", "timestamp_unix_nanos is more than 10 minutes ahead of the shard's clock")
 	}
 	if size > softBytes || len(m.Needs) > softNeeds {
-		r.warn("large", "%d rows in %d bytes; a roll-up of a few KB is usual", len(m.Needs), size)
+		r.warn("large", "%d rows in %d bytes; usual roll-ups have a few KB", len(m.Needs), size)
 	}
 }
 
@@ -67,7 +67,7 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 		p.Requirements = append(p.Requirements, requirement(q))
 	}
 	if same && row.Group == "" {
-		r.warn("same_without_group", "needs[%d]: Same without a group", i)
+		r.warn("same_without_group", "needs[%d]: Same has no group", i)
 	}
 	r.spread(i, n, p)
 	p.TolerationsStated, p.NeverPreempts = n.GetTolerationsStated(), n.GetNeverPreempts()
@@ -75,10 +75,10 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 		p.Tolerations = append(p.Tolerations, demand.Toleration{Key: t.GetKey(), Op: t.GetOperator(), Value: t.GetValue(), Effect: t.GetEffect()})
 	}
 	if p.MaxPerHost = n.GetMaxPerHost(); p.MaxPerHost < 0 {
-		r.warn("max_per_host", "needs[%d]: a negative max_per_host is read as 0", i)
+		r.warn("max_per_host", "needs[%d]: a negative max_per_host is treated as 0", i)
 	}
 	if p.MinMembers = n.GetMinMembers(); p.MinMembers < 0 {
-		r.warn("min_members", "needs[%d]: a negative min_members is read as 0", i)
+		r.warn("min_members", "needs[%d]: a negative min_members is treated as 0", i)
 	}
 	p.Priority = n.GetPriority()
 	p.Interruption = demand.Bucket(n.GetInterruptionPenaltyBucket())
@@ -112,7 +112,7 @@ func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {
 			r.warn("soft_spread", "needs[%d]: the soft spread over %s is ignored", i, s.GetTopologyKey())
 			continue
 		case s.GetMaxSkew() < 1:
-			r.warn("max_skew", "needs[%d]: a skew below 1 is read as 1", i)
+			r.warn("max_skew", "needs[%d]: a skew below 1 is treated as 1", i)
 		}
 		p.Spread = append(p.Spread, demand.Spread{Key: s.GetTopologyKey(), MaxSkew: s.GetMaxSkew()})
 	}
@@ -129,10 +129,10 @@ func (r *reader) quantities(i int, field string, m map[string]string) []resource
 			r.warn("empty_key", "needs[%d]: %s has an amount without a name", i, field)
 			continue
 		case v < 0:
-			r.warn("negative_quantity", "needs[%d]: %s of %s is negative and read as 0", i, field, name)
+			r.warn("negative_quantity", "needs[%d]: %s of %s is negative and treated as 0", i, field, name)
 			v = 0
 		case err != nil:
-			r.warn("quantity_saturated", "needs[%d]: %s of %s is larger than can be counted", i, field, name)
+			r.warn("quantity_saturated", "needs[%d]: %s of %s is too large", i, field, name)
 		}
 		if v > 0 {
 			out = append(out, resource.Quantity{Name: name, Milli: v})

@@ -106,11 +106,11 @@ func (g *Gate) refuse(m *pb.ClusterCapacityNeeds, cluster string, size int) *cor
 	case int64(len(m.Needs)) > g.limits.RollupNeeds:
 		return reject("too_large", fmt.Sprintf("%d rows; at most %d are accepted", len(m.Needs), g.limits.RollupNeeds), -1, "needs")
 	case m.ClusterId != cluster:
-		return reject("foreign_cluster", fmt.Sprintf("the roll-up names cluster %q, the session is of %q", clip(m.ClusterId), cluster), -1, "cluster_id")
+		return reject("foreign_cluster", fmt.Sprintf("the roll-up names cluster %q, but the session belongs to %q", clip(m.ClusterId), cluster), -1, "cluster_id")
 	}
 	for i, n := range m.Needs {
 		if olderGeneration(n) {
-			return reject("invalid", "sender speaks an older generation", int64(i), "needs.4")
+			return reject("invalid", "the roll-up has an older generation than the last one", int64(i), "needs.4")
 		}
 	}
 	if plainRollup(m) {

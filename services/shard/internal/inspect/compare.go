@@ -87,7 +87,7 @@ func (p *past) find(cycle int64) (*pastPlan, error) {
 	if len(p.plans) == 0 {
 		return nil, notFound("no cycle has run in this process yet")
 	}
-	return nil, notFound(fmt.Sprintf("cycle %d is not remembered; cycles %d to %d are, and `bigfleet replay` reads older ones from the decision log",
+	return nil, notFound(fmt.Sprintf("cycle %d is no longer in memory; cycles %d to %d are, and `bigfleet replay` reads older ones from the decision log",
 		cycle, p.plans[0].cycle, p.plans[len(p.plans)-1].cycle))
 }
 
@@ -107,7 +107,7 @@ func (p *past) at(cycle, wall int64) (*pastPlan, error) {
 	i := sort.Search(len(p.plans), func(i int) bool { return p.plans[i].view.Wall(p.plans[i].view.At) > wall })
 	if i == 0 {
 		first := p.plans[0].view
-		return nil, notFound(fmt.Sprintf("cycles are remembered since %s (cycle %d); `bigfleet replay` reads older ones from the decision log",
+		return nil, notFound(fmt.Sprintf("the oldest cycle in memory is of %s (cycle %d); `bigfleet replay` reads older ones from the decision log",
 			time.Unix(0, first.Wall(first.At)).UTC().Format(time.RFC3339), p.plans[0].cycle))
 	}
 	return p.plans[i-1], nil
@@ -133,11 +133,11 @@ func (s *Server) CompareCycles(ctx context.Context, r *connect.Request[pb.Compar
 		return nil, err
 	}
 	if b.cycle < a.cycle {
-		return nil, rpc.NewError(connect.CodeInvalidArgument, "the second cycle or time is the later one")
+		return nil, rpc.NewError(connect.CodeInvalidArgument, "the second cycle or time must be the later one")
 	}
 	for _, p := range []*pastPlan{a, b} {
 		if p.total > len(p.actions) {
-			return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("cycle %d planned %d actions, of which %d are remembered", p.cycle, p.total, len(p.actions)))
+			return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("cycle %d planned %d actions, of which %d are still in memory", p.cycle, p.total, len(p.actions)))
 		}
 	}
 	out := &pb.CompareCyclesResponse{FirstCycle: a.cycle, SecondCycle: b.cycle, Removed: s.only(a, b, q.ClusterId), Added: s.only(b, a, q.ClusterId)}

@@ -36,7 +36,7 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 			bills = append(bills, NewBill([]string{by}))
 		}
 	case len(r.Msg.GroupBy) > groupsMax:
-		return nil, rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("group_by has %d keys, of which at most %d are combined; `separate` answers for each by itself", len(r.Msg.GroupBy), groupsMax))
+		return nil, rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("group_by has %d keys, and at most %d can be combined; set `separate` to group by each key separately", len(r.Msg.GroupBy), groupsMax))
 	}
 	if err := s.walkPaid(ctx, func(m *core.MachineView) {
 		for _, bill := range bills {

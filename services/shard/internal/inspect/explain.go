@@ -227,7 +227,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 		out.Verdict, out.Suggestion = e.Sentence+" Its "+m.KeepText+".", change
 	} else if m.KeepReason == pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE { // the engine sees it as failed
 		out.Verdict = "Its" + strings.TrimPrefix(m.KeepText, "its") + "."
-		out.Suggestion = "It counts again once its node takes Pods: uncordon it, remove the taint, or repair it."
+		out.Suggestion = "It counts again when its node accepts Pods: uncordon the node, remove the taint, or repair it."
 	}
 	if e.Next != nil && scope(ctx) == "" {
 		out.Candidates = append(out.Candidates, candidate(e.Next))

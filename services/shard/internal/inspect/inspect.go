@@ -100,7 +100,7 @@ func narrow(ctx context.Context, asked string) (string, error) {
 
 func notFound(what string) error { return rpc.NewError(connect.CodeNotFound, what) }
 
-var errToken = errors.New("page_token is not one of this shard")
+var errToken = errors.New("page_token was not issued by this shard")
 
 // token and untoken make page tokens of keys.
 func token(keys ...string) string {

@@ -228,9 +228,9 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	}
 	if o := k.Out; o != nil && m.Machine.State == inventory.Configured {
 		if o.Pods > 0 {
-			return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node takes no Pods (%s); %d Pods keep it", o, o.Pods)
+			return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node accepts no new Pods (%s); it is kept because %d Pods run on it", o, o.Pods)
 		}
-		return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node takes no Pods (%s) and holds none; it is reclaimed after the release delay", o)
+		return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node accepts no new Pods (%s) and has none; it is reclaimed after the release delay", o)
 	}
 	need := fmt.Sprintf("need %s of cluster %s (priority %d)", k.Need.Fingerprint, k.Need.Cluster, k.Need.Priority)
 	if k.Need.Cluster == "" {
@@ -310,9 +310,9 @@ func planned(v *core.Publish, k *core.Kept) (pb.KeepReason, string) {
 	case "paused", "dry_run":
 		return pb.KeepReason_KEEP_REASON_PAUSED, what + ", but actions are paused or in dry run"
 	case "release_delay":
-		return pb.KeepReason_KEEP_REASON_RELEASE_DELAY, what + ", but not before " + clock(v, k.Until) + ": a machine has to be unneeded for a while first"
+		return pb.KeepReason_KEEP_REASON_RELEASE_DELAY, what + ", but not before " + clock(v, k.Until) + ": a machine must be unneeded for a while first"
 	case "protected_pods":
-		return pb.KeepReason_KEEP_REASON_PROTECTED_PODS, what + ", but its node holds Pods that must not be disturbed"
+		return pb.KeepReason_KEEP_REASON_PROTECTED_PODS, what + ", but its node has Pods that must not be disrupted"
 	case "drain_backoff":
 		return pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF, what + ", but not before " + clock(v, k.Until) + ": the last drain was given up, " + k.Because
 	case "stale_inventory":

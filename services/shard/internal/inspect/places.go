@@ -53,7 +53,7 @@ func (p *places) take(ctx context.Context) (free func(), err error) {
 	defer p.mu.Unlock()
 	switch {
 	case !id.IsZero() && p.held[id] >= most.one:
-		return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("this certificate has %d %s under way, the most it may have; end one, or retry shortly", most.one, p.what))
+		return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("this certificate already has %d %s, which is the limit; end one, or retry shortly", most.one, p.what))
 	case p.kinds[cluster] >= most.all || p.kinds[true]+p.kinds[false] >= p.max:
 		return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("too many concurrent %s on this shard; retry shortly", p.what))
 	}

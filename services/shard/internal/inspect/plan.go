@@ -23,15 +23,15 @@ import (
 // planFlags are the flags that a what-if may name. None of them changes what is planned: they say how fast, and whether,
 // it starts.
 var planFlags = map[string]string{
-	"actuation-paused":      "it decides whether actions start, not which",
-	"dry-run":               "it decides whether actions start, not which",
+	"actuation-paused":      "it determines whether actions start, not which ones",
+	"dry-run":               "it determines whether actions start, not which ones",
 	"max-actions-per-cycle": "it spreads the same actions over more cycles",
 	"provision-rate":        "it spreads the same Creates over more time",
 	"reclaim-cap-fraction":  "it spreads the same Reclaims over more time",
 	"reclaim-cap-window":    "it spreads the same Reclaims over more time",
-	"execute-concurrency":   "it bounds commands in flight, not what is planned",
-	"execute-per-cluster":   "it bounds commands in flight, not what is planned",
-	"provider-concurrency":  "it bounds commands in flight, not what is planned",
+	"execute-concurrency":   "it limits commands in flight, not what is planned",
+	"execute-per-cluster":   "it limits commands in flight, not what is planned",
+	"provider-concurrency":  "it limits commands in flight, not what is planned",
 }
 
 // Plan runs the engine on a copy of the present with edits, and without (SHARD-23.1, ENG-20). Nothing changes.
@@ -178,7 +178,7 @@ func (s *Server) answer(w *core.Study, a *explain.Answer, q *pb.PlanRequest) *pb
 		Warnings: a.Warnings, Rounds: int32(a.Rounds), Actions: s.planned(a.World, a.Actions, q.ClusterId),
 		BaselineActions: s.planned(w.World, a.Baseline, q.ClusterId)}
 	if q.Settle && !a.Settled {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("not at rest after %d rounds", a.Rounds))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the plan still changes after %d rounds", a.Rounds))
 	}
 	switch {
 	case q.LiftPauses:

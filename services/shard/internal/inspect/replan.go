@@ -67,7 +67,7 @@ func edited(p *engine.Policy, set map[string]string) (*engine.Policy, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("no constant %s can be set; there are %v", name, names)
+			return nil, fmt.Errorf("there is no constant %s; constants are %v", name, names)
 		}
 		f := v.FieldByName(name)
 		if f.Kind() == reflect.Bool {

@@ -95,7 +95,7 @@ func Pause(p *core.Pause) *pb.Pause {
 	x := &pb.Pause{PauseId: p.ID, ClusterId: p.Cluster, Provider: p.Provider, Reason: p.Reason, Actor: p.Actor,
 		CreatedAtUnixNanos: p.Created, ExpiresAtUnixNanos: p.Expires}
 	if p.Fragile {
-		x.Reason += " (could not be stored: will not survive a restart)"
+		x.Reason += " (could not be stored: lost at a restart)"
 	}
 	for _, k := range p.Kinds {
 		x.Kinds = append(x.Kinds, pb.ActionKind(k))
@@ -135,7 +135,7 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 			add("the inventory of provider %s is %s old: %s", p.Name, time.Duration(v.At-p.ListedAt).Round(time.Second), p.LastError)
 		}
 		if p.Held > 0 {
-			add("%d removals at provider %s are held: its List shrank", p.Held, p.Name)
+			add("%d removals at provider %s are held, because its List shrank", p.Held, p.Name)
 		}
 		if p.Breaker == 2 {
 			add("the breaker of provider %s is open: %s", p.Name, p.LastError)
@@ -145,13 +145,13 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 		add("the roll-ups of %d clusters are held by the guard: they request almost nothing", st.Held)
 	}
 	if st.Silent > 0 {
-		add("clusters that have machines and have not reported for long: %d", st.Silent)
+		add("clusters that have machines and have not reported for a long time: %d", st.Silent)
 	}
 	if n := st.States[inventory.Failed]; n > 0 {
 		add("%d machines are Failed", n)
 	}
 	if st.Plaintext {
-		add("plaintext: anyone who reaches this port can act as any cluster; use TLS outside of trials")
+		add("no TLS: anyone who reaches this port can act as any cluster; use TLS outside of trials")
 	}
 	if c := &st.Coord; c.Disputed || c.Decommissioned {
 		add("coordinator: %s", c.Text)

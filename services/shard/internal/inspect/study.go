@@ -51,7 +51,7 @@ func (s *studies) share(now time.Time) (sum time.Duration) {
 // place until it has ended, so that it is never run twice at a time.
 func study[T any](ctx context.Context, s *Server, f func(*core.Study) T) (out T, err error) {
 	if s.studies.share(time.Now()) >= studyShare {
-		return out, rpc.NewError(connect.CodeResourceExhausted, "requests of this kind have used a tenth of a core for the last minute; retry shortly")
+		return out, rpc.NewError(connect.CodeResourceExhausted, "requests of this kind have used their share of a processor (a tenth) for the last minute; retry shortly")
 	}
 	ctx, cancel := context.WithTimeout(ctx, studyTimeout)
 	defer cancel()
@@ -79,6 +79,6 @@ func study[T any](ctx context.Context, s *Server, f func(*core.Study) T) (out T,
 	case out = <-done:
 		return out, nil
 	case <-ctx.Done():
-		return out, rpc.NewError(connect.CodeDeadlineExceeded, "the answer takes longer than a running shard allows; request less, or use `bigfleet replay`")
+		return out, rpc.NewError(connect.CodeDeadlineExceeded, "the answer would take longer than a running shard allows; request less, or use `bigfleet replay`")
 	}
 }

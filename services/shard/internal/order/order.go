@@ -160,7 +160,7 @@ func actor(ctx context.Context) (string, error) {
 	name := names[0]
 	odd := strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
 	if len(names) > 1 || name == "" || len(name) > actorMax || !utf8.ValidString(name) || odd {
-		return "", rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("the header %s is no name: want one of 1 to %d bytes of printable UTF-8", actorHeader, actorMax))
+		return "", rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("the header %s is not a valid name: it must have 1 to %d bytes of printable UTF-8", actorHeader, actorMax))
 	}
 	return who + " for " + name, nil
 }
@@ -177,7 +177,7 @@ func pauseWrite(p *core.Pause) *durable {
 }
 
 func unstored(p *core.Pause, err error) string {
-	return fmt.Sprintf("paused, but the pause could not be stored and will not survive a restart: %v", err)
+	return fmt.Sprintf("paused, but the pause could not be stored and will be lost at a restart: %v", err)
 }
 
 func nowUnix() int64 { return time.Now().UnixNano() }

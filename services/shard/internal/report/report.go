@@ -252,7 +252,7 @@ func (r *Reporter) storeAcks() {
 	for i, w := range waiting {
 		for _, p := range w.store {
 			if err := r.cfg.Store.Put(p.Bucket, p.Key, p.Value); err != nil {
-				r.cfg.Log.Error("an answer to the coordinator waits: what it changed cannot be stored", "instruction", w.ack.GetInstructionId(), "err", err)
+				r.cfg.Log.Error("an answer to the coordinator is delayed: the change that it reports cannot be stored", "instruction", w.ack.GetInstructionId(), "err", err)
 				r.mu.Lock()
 				r.unstored = append(waiting[i:len(waiting):len(waiting)], r.unstored...)
 				r.mu.Unlock()
@@ -284,19 +284,19 @@ func (r *Reporter) failed(ctx context.Context, err error, report *pb.ShardReport
 	r.mu.Unlock()
 	if !r.failing {
 		r.failing = true
-		r.cfg.Log.Warn("the coordinator does not answer; the shard goes on without it", "err", err)
+		r.cfg.Log.Warn("the coordinator does not answer; the shard continues without it", "err", err)
 	}
 	e := core.CoordinatorReplied{Failed: true, Text: err.Error()}
 	if d, ok := rpc.Detail[*pb.ShardDecommissioned](err); ok {
 		e.Decommissioned = true
-		e.Text = "this shard was removed from the fleet by " + d.Actor + "; nothing is actuated until it is admitted again"
+		e.Text = "this shard was removed from the fleet by " + d.Actor + "; it starts no actions until it is readmitted"
 	} else if epochDisputed(err) {
 		e.EpochDisputed = true
-		e.Text = "the coordinator has seen a higher epoch of this shard; nothing is actuated until it accepts this one: " + err.Error()
+		e.Text = "the coordinator has seen a higher epoch of this shard; it starts no actions until the coordinator accepts this epoch: " + err.Error()
 	}
 	var lineage *coordclient.LineageError
 	if errors.As(err, &lineage) {
-		r.cfg.Log.Error("a coordinator of another group answers; it is ignored until a restart with --forget-coordinator", "err", err)
+		r.cfg.Log.Error("a coordinator of another group answers; it is ignored until the shard is restarted with --forget-coordinator", "err", err)
 	}
 	r.source.Push(ctx, e)
 }

@@ -52,11 +52,11 @@ func (c *Ceilings) apply(m *pb.ClusterCapacityNeeds, cluster string) (warnings [
 	}
 	if priorities > 0 {
 		warnings = append(warnings, core.Warning{Rule: "priority_ceiling",
-			Text: fmt.Sprintf("rows with a priority above %d: %d; they count as %d (--cluster-priority-max of the shard)", priority, priorities, priority)})
+			Text: fmt.Sprintf("rows with a priority above %d: %d, which count as %d (--cluster-priority-max of the shard)", priority, priorities, priority)})
 	}
 	if penalties > 0 {
 		warnings = append(warnings, core.Warning{Rule: "penalty_ceiling",
-			Text: fmt.Sprintf("rows with a penalty above %s: %d; they count as that (--cluster-penalty-max of the shard)", penalty, penalties)})
+			Text: fmt.Sprintf("rows with a penalty above %s: %d, which count as that (--cluster-penalty-max of the shard)", penalty, penalties)})
 	}
 	return warnings
 }

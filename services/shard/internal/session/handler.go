@@ -139,7 +139,7 @@ type stream = connect.BidiStream[Received, pb.ShardMessage]
 func (h *Handler) Session(ctx context.Context, s *stream) error {
 	first, err := s.Receive()
 	if err != nil {
-		return h.receiveError(err, "the stream ended before a Hello came")
+		return h.receiveError(err, "the stream ended before a Hello arrived")
 	}
 	hello, err := h.hello(first)
 	if err != nil {
@@ -192,7 +192,7 @@ func (h *Handler) install(ctx context.Context, cluster string) (*live, context.C
 	if old == nil && len(h.sessions) >= h.cfg.SessionsMax {
 		h.mu.Unlock()
 		cancel(nil)
-		return nil, nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("this shard serves %d clusters and takes no more", h.cfg.SessionsMax))
+		return nil, nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("this shard serves %d clusters, which is its limit (--max-sessions)", h.cfg.SessionsMax))
 	}
 	h.number++
 	l := &live{cluster: cluster, number: h.number, outbox: NewOutbox(h.cfg.Outbox), cancel: cancel,

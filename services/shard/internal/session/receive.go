@@ -51,7 +51,7 @@ func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 
 // errFrame ends the session of a peer that sends what is no frame.
 func errFrame(err error) error {
-	return rpc.NewError(connect.CodeInvalidArgument, "a frame is no OperatorMessage: "+err.Error())
+	return rpc.NewError(connect.CodeInvalidArgument, "a frame is not an OperatorMessage: "+err.Error())
 }
 
 // route hands one frame to where it belongs. Unknown and unset payloads are counted and skipped (WIRE-6.7).

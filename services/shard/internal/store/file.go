@@ -35,8 +35,8 @@ var format = wal.Format{BodyMax: 256 << 20}
 // ErrDamaged is the error of a file that is not what was written.
 var ErrDamaged = errors.New("the file is damaged")
 
-const remedy = "restore a copy of it, or move it away: pauses, dry run, retired clusters, forgotten machines and what the coordinator " +
-	"said are then forgotten, so set --actuation-paused if a pause was in force; machines and bindings come back from the providers"
+const remedy = "restore a copy of it, or move it away. Without it the shard forgets pauses, dry run, retired clusters, forgotten machines and what the coordinator " +
+	"assigned, so set --actuation-paused if a pause was in force; machines and bindings are read from the providers again"
 
 // file is shard.db on the disk.
 type file struct {
@@ -79,19 +79,19 @@ func (f *file) open(path string) (content, error) {
 // parse reads whole frames up to the end, or up to a batch that a crash cut off.
 func (f *file) parse(b []byte) (content, error) {
 	if !bytes.HasPrefix(b, []byte(magic)) {
-		return nil, errors.New("it does not begin as the state of a shard of this build")
+		return nil, errors.New("the file does not begin as the state of a shard of this build")
 	}
 	c, at, sealed := content{}, len(magic), uint64(0)
 	for at < len(b) {
 		frame, err := format.Parse(b[at:])
 		if err != nil {
 			if next := frameBehind(b[at+1:]); next >= 0 {
-				return nil, fmt.Errorf("at byte %d: %w, and what comes behind it was written later", at, err)
+				return nil, fmt.Errorf("at byte %d: %w, and complete data follows it", at, err)
 			}
 			break
 		}
 		if len(frame.Meta) != metaBytes {
-			return nil, fmt.Errorf("at byte %d: no frame of this file has %d bytes of metadata", at, len(frame.Meta))
+			return nil, fmt.Errorf("at byte %d: a frame cannot have %d bytes of metadata", at, len(frame.Meta))
 		}
 		number := binary.BigEndian.Uint64(frame.Meta[1:])
 		switch {
@@ -108,7 +108,7 @@ func (f *file) parse(b []byte) (content, error) {
 		at += frame.Size
 	}
 	if sealed == 0 {
-		return nil, errors.New("it has no acknowledged content")
+		return nil, errors.New("the file has no acknowledged content")
 	}
 	f.end = int64(at)
 	return c, nil

@@ -81,7 +81,7 @@ func readAuthority(data map[string][]byte, now time.Time) (*authority, error) {
 	}
 	block, _ := pem.Decode(data["tls.key"])
 	if block == nil {
-		return nil, errors.New("tls.key is no PEM")
+		return nil, errors.New("tls.key is not PEM")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -89,10 +89,10 @@ func readAuthority(data map[string][]byte, now time.Time) (*authority, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || !key.PublicKey.Equal(cert.PublicKey) || !cert.IsCA {
-		return nil, errors.New("tls.crt and tls.key are not the certificate and the ECDSA key of one authority")
+		return nil, errors.New("tls.crt and tls.key are not the certificate and the ECDSA key of one CA")
 	}
 	if cert.NotAfter.Sub(now) < leafLifetime {
-		return nil, fmt.Errorf("the authority ends at %s, before a certificate that it would sign now: change it as docs/runbook.md says", cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("the CA certificate expires at %s, before a certificate that it would sign now; replace it as docs/runbook.md describes", cert.NotAfter.Format(time.RFC3339))
 	}
 	return &authority{cert, key}, nil
 }

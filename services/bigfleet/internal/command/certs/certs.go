@@ -24,8 +24,8 @@ func New(a *app.App) *cobra.Command {
 		Example: "  bigfleet certs dev ./certs --id admin --id shard/shard-0 --id cluster/red",
 		RunE:    func(_ *cobra.Command, args []string) error { return write(a, args[0], ids) },
 	}
-	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity, without the bigfleet:// prefix; repeatable")
-	group := &cobra.Command{Use: "certs", Short: "Certificates: as files for trials, as Secrets for a fleet", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity without the prefix bigfleet://; repeatable")
+	group := &cobra.Command{Use: "certs", Short: "Create certificates: files for trials, Secrets for a fleet", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	group.AddCommand(dev, newSecrets(a))
 	return group
 }
@@ -54,6 +54,6 @@ func write(a *app.App, dir string, ids []string) error {
 		}
 		_, _ = fmt.Fprintf(a.Out, "%s  --tls-cert %s --tls-key %s --tls-ca %s\n", id, files.Cert, files.Key, files.CA)
 	}
-	a.Notef("for trials only: the key of the CA was not kept, and the certificates expire after 30 days")
+	a.Notef("for trials only: the CA's key was not kept, and the certificates expire after 30 days")
 	return nil
 }

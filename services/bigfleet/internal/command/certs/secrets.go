@@ -32,7 +32,7 @@ func newSecrets(a *app.App) *cobra.Command {
 	var texts []string
 	c := &cobra.Command{
 		Use: "secrets", Args: cobra.NoArgs,
-		Short: "Make or renew the certificates of a fleet as Secrets of one namespace",
+		Short: "Create or renew a fleet's certificates as Secrets in one namespace",
 		Long: `Make the authority of a fleet, unless its Secret is there, and for each --secret a Secret with tls.crt, tls.key and ca.crt. What is
 valid for another month and says what is asked for stays; what is near its end, or says something else, is replaced. A Secret that was not
 made by this command is never changed. The chart of the management plane runs this as a Job and, each day, as a CronJob.`,
@@ -59,8 +59,8 @@ made by this command is never changed. The chart of the management plane runs th
 	}
 	f := c.Flags()
 	f.StringVarP(&namespace, "namespace", "n", "bigfleet-system", "namespace of the Secrets")
-	f.StringVar(&ca, "authority", "bigfleet-ca", "Secret of the authority")
-	f.StringArrayVar(&texts, "secret", nil, "a certificate, as `SECRET=IDENTITY[,HOST...]`; the identity is without bigfleet://, or server for one that has none; repeatable")
+	f.StringVar(&ca, "authority", "bigfleet-ca", "Secret of the CA")
+	f.StringArrayVar(&texts, "secret", nil, "a certificate, as `SECRET=IDENTITY[,HOST...]`; write the identity without bigfleet://, or server for a server without an identity; repeatable")
 	return c
 }
 
@@ -68,7 +68,7 @@ made by this command is never changed. The chart of the management plane runs th
 func ensure(ctx context.Context, out io.Writer, api secrets, ca string, all []wanted, now time.Time) error {
 	by, err := ensureAuthority(ctx, out, api, ca, now)
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("the authority in Secret %s: %v", ca, err), Err: err}
+		return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("the CA in Secret %s: %v", ca, err), Err: err}
 	}
 	for _, w := range all {
 		said, err := ensureOne(ctx, api, by, w, now)
@@ -108,7 +108,7 @@ func ensureOne(ctx context.Context, api secrets, by *authority, w wanted, now ti
 	case err != nil:
 		return "", err
 	case found.Annotations[ours] == "":
-		return "left alone: somebody else made it", nil
+		return "left unchanged: this command did not create it", nil
 	case by.good(found.Data, w, now):
 		return "good", nil
 	}

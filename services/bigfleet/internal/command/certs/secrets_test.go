@@ -60,7 +60,7 @@ func TestCertificatesAreMadeAndRenewed(t *testing.T) {
 		return out.String()
 	}
 	wants := []string{"shard-0=shard/shard-0,shard-0.fleet.svc,127.0.0.1", "cloud=server,cloud.fleet.svc", "brought=admin"}
-	if got := round(now, wants...); got != "ca  a new authority\nshard-0  new\ncloud  new\nbrought  left alone: somebody else made it\n" {
+	if got := round(now, wants...); got != "ca  a new authority\nshard-0  new\ncloud  new\nbrought  left unchanged: this command did not create it\n" {
 		t.Fatal(got)
 	}
 	roots := x509.NewCertPool()
@@ -91,7 +91,7 @@ func TestCertificatesAreMadeAndRenewed(t *testing.T) {
 	if got := round(now.Add(61*24*time.Hour), "shard-0=shard/shard-0,other.svc"); got != "shard-0  renewed\n" {
 		t.Errorf("other names: %s", got)
 	}
-	if err := ensure(t.Context(), &bytes.Buffer{}, api, "ca", nil, now.Add(authorityLifetime)); err == nil || !strings.Contains(err.Error(), "the authority ends at") {
+	if err := ensure(t.Context(), &bytes.Buffer{}, api, "ca", nil, now.Add(authorityLifetime)); err == nil || !strings.Contains(err.Error(), "the CA certificate expires at") {
 		t.Errorf("an authority at its end: %v", err)
 	}
 	if err := ensure(t.Context(), &bytes.Buffer{}, api, "brought", nil, now); err == nil || !strings.Contains(err.Error(), "Secret brought") {

@@ -70,7 +70,7 @@ func New(a *app.App) *cobra.Command {
 			})
 		},
 	}
-	set.Flags().BoolVar(&pin, "pin", false, "accept only the fleet that answers now; --pin=false removes the restriction")
+	set.Flags().BoolVar(&pin, "pin", false, "accept only the fleet that answers now; --pin=false removes this restriction")
 	group.AddCommand(&cobra.Command{
 		Use: "view", Args: cobra.NoArgs, Short: "Show all contexts", Example: "  bigfleet config view\n  bigfleet config view -o yaml",
 		RunE: func(*cobra.Command, []string) error { return view(a) },

@@ -138,7 +138,7 @@ func (r rebalance) over(p *bigfleetv1alpha1.RebalancePolicy, given *pflag.FlagSe
 	}
 	if given.Changed("max-tier") {
 		if _, known := bigfleetv1alpha1.MoveTier_name[r.tier]; !known {
-			return exit.Usagef("--max-tier %d: want 1 to 3, or 0 for the default", r.tier)
+			return exit.Usagef("--max-tier %d: it must be 1 to 3, or 0 for the default", r.tier)
 		}
 		p.MaxTier = bigfleetv1alpha1.MoveTier(r.tier)
 	}

@@ -74,7 +74,7 @@ func some(names []string, what string) string {
 	}
 	shown := strings.Join(names[:min(len(names), namesMax)], ", ")
 	if len(names) > namesMax {
-		shown += ", …"
+		shown += fmt.Sprintf(" and %d more", len(names)-namesMax)
 	}
 	return fmt.Sprintf("%s (%s)", out, shown)
 }

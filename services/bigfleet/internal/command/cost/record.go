@@ -28,7 +28,7 @@ type record struct {
 // recorded replays the log and shows what the machines cost at even times of it, and at its end.
 func recorded(ctx context.Context, a *app.App, by []string, r record) error {
 	if r.Points < 2 || r.Points > 1000 {
-		return exit.Usagef("--points %d: want 2 to 1000", r.Points)
+		return exit.Usagef("--points %d: it must be 2 to 1000", r.Points)
 	}
 	over := a.Waits("replaying " + r.Dir + " is taking a while …")
 	got, err := shard.Replay(ctx, shard.ReplayConfig{Dir: r.Dir, Epoch: r.Epoch, StopAt: r.StopAt, Cost: &shard.ReplayCost{GroupBy: by, Points: r.Points}}, io.Discard)
@@ -37,7 +37,7 @@ func recorded(ctx context.Context, a *app.App, by []string, r record) error {
 		return plan.LogError(r.Dir, err)
 	}
 	if d := got.Damage; d != nil && !d.Tail {
-		a.Notef("warning: %s stops at byte %d, entry %d: %s; what follows is not counted", d.File, d.Offset, d.Entry, d.Why)
+		a.Notef("warning: %s ends at byte %d, entry %d: %s; later entries are not counted", d.File, d.Offset, d.Entry, d.Why)
 	}
 	list := output.List{Columns: append([]output.Column{{Head: "TIME"}}, columns(by)...), Items: []proto.Message{&bigfleetv1alpha1.GetCostResponse{Points: got.Costs, SpentUsd: got.Spent}}}
 	for _, p := range got.Costs {

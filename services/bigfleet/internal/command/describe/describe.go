@@ -20,8 +20,12 @@ import (
 // recordsShown is how much of the past goes with it.
 const recordsShown = 10
 
-// New returns the verb.
+// New returns the verb. What has no name in a shard, such as a Pod, is for `explain`.
 func New(a *app.App) *cobra.Command {
+	forms := get.Singulars()
+	for i := range forms {
+		forms[i] += "/"
+	}
 	return a.Watchable(&cobra.Command{
 		Use: "describe KIND NAME", Args: cobra.RangeArgs(1, 2), Short: "Show everything about one object: its state, the reason and its recent history",
 		Long:    "KIND is one that `bigfleet get` lists. KIND/NAME works too.",
@@ -33,7 +37,7 @@ func New(a *app.App) *cobra.Command {
 			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, kind, name) })
 		},
-		ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
+		ValidArgsFunction: a.CompleteSubjects(forms...),
 	})
 }
 

@@ -185,7 +185,7 @@ func nodes(ctx context.Context, r *report, cfg *rest.Config) {
 		id := n.Labels[machineLabel]
 		if other := byMachine[id]; other != "" {
 			bad++
-			r.fail("Node "+n.Name, "Remove the label from the Node that is not this machine; neither is drained meanwhile", "it and %s both claim machine %s", other, id)
+			r.fail("Node "+n.Name, "Remove the label from the Node that is not this machine; until then neither is drained", "this Node and Node %s both claim machine %s", other, id)
 		}
 		byMachine[id] = n.Name
 		ready := false

@@ -197,7 +197,7 @@ func TestTLS(t *testing.T) {
 		message, fix string
 	}{
 		"names":    {func(r *devca.Request) { r.Hosts = []string{"elsewhere.example"} }, 0, `the certificate does not name "127.0.0.1": it names [elsewhere.example]`, "Issue a certificate that names the host clients dial"},
-		"identity": {func(r *devca.Request) { r.URIs = []string{"bigfleet://cluster/red"} }, 0, "which is no shard identity", "exactly one URI SAN bigfleet://shard/<id>"},
+		"identity": {func(r *devca.Request) { r.URIs = []string{"bigfleet://cluster/red"} }, 0, "which is not a shard identity", "exactly one URI SAN bigfleet://shard/<id>"},
 		"expired":  {func(r *devca.Request) { r.Lifetime = -time.Hour }, 0, "the certificate expired at ", "Renew it"},
 		"future":   {func(*devca.Request) {}, -240 * time.Hour, "the certificate is valid only from ", "Check the clocks"},
 	} {

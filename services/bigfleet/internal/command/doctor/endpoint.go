@@ -76,7 +76,7 @@ func handshake(ctx context.Context, a *app.App, r *report, about, address string
 	}
 	id, err := identity.FromCertificate(leaf)
 	if want != "" && (err != nil || id.Kind != want) {
-		r.fail(about, "Issue a certificate with exactly one URI SAN bigfleet://"+string(want)+"/<id>", "%s presents %q, which is no %s identity", address, id, want)
+		r.fail(about, "Issue a certificate with exactly one URI SAN bigfleet://"+string(want)+"/<id>", "%s presents %q, which is not a %s identity", address, id, want)
 		return false
 	}
 	r.ok(about, "%s answers over TLS until %s", address, leaf.NotAfter.UTC().Format(time.RFC3339))

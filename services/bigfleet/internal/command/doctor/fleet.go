@@ -136,7 +136,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	st := got.Msg
 	switch {
 	case st.GetSuperseded():
-		r.fail(about, "Stop this process: a newer process with the same id is running. If it is the one that should run, restart it: it takes a newer epoch", "it is fenced: a provider has seen a newer epoch of this shard, and this process has stopped acting")
+		r.fail(about, "Stop this process: a newer process with the same id is running. If it is the one that should run, restart it: it takes a newer epoch", "it is fenced: a provider has seen a newer epoch of this shard, so this process has stopped acting")
 	case !st.GetReady():
 		r.fail(about, "It becomes ready when every provider has been listed once", "it is not ready: %v", st.GetNotReadyReasons())
 	default:

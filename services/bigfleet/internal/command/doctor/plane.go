@@ -34,7 +34,7 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) know
 		r.fail("coordinator", "`bigfleet raft status` names those that are missing: bring them back, or `bigfleet raft remove-peer ID --reason …` what is gone for good", "its leader hears from %d of %d voters", s.GetHealthyVoters(), s.GetVoters())
 	}
 	if n := s.GetVoters(); n%2 == 0 && n > 0 {
-		r.warn("coordinator", "Add a replica, or `bigfleet raft remove-peer ID` one", "it has %d voters: they tolerate no more failures than %d voters, and each write needs one more answer", n, n-1)
+		r.warn("coordinator", "Add a replica, or `bigfleet raft remove-peer ID` one", "it has %d voters: they tolerate as many failures as %d voters, and each write needs one more answer", n, n-1)
 	}
 	for _, c := range s.GetConflicts() {
 		r.fail("cluster "+c.GetClusterId(), "Configure its operator to dial one shard, or `bigfleet clusters bind "+c.GetClusterId()+" SHARD`", "shards %s and %s both have a session of it", c.GetShardId(), c.GetConflictingShardId())

@@ -50,7 +50,7 @@ func TestThePlane(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "a voter is away", message: "its leader hears from 2 of 3 voters", fix: "raft remove-peer", spoil: func(w *world) { w.fleet.HealthyVoters = 2 }},
-		{name: "an even group", message: "4 voters: they tolerate no more failures than 3", fix: "Add a replica", warns: true, spoil: func(w *world) { w.fleet.Voters, w.fleet.HealthyVoters = 4, 4 }},
+		{name: "an even group", message: "4 voters: they tolerate as many failures as 3", fix: "Add a replica", warns: true, spoil: func(w *world) { w.fleet.Voters, w.fleet.HealthyVoters = 4, 4 }},
 		{name: "two shards, one cluster", message: "shards shard-0 and shard-9 both have a session of it", fix: "clusters bind red", spoil: func(w *world) {
 			w.fleet.Conflicts = []*bigfleetv1alpha1.ClusterBinding{{ClusterId: "red", ShardId: "shard-0", ConflictingShardId: "shard-9"}}
 		}},

@@ -30,11 +30,11 @@ func New(a *app.App) *cobra.Command {
 	var cluster, namespace string
 	var candidates bool
 	c := a.Watchable(&cobra.Command{
-		Use: "explain SUBJECT", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/", "move/", "node/", "pod/", "deployment/", "job/"),
+		Use: "explain SUBJECT", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/", "move/", "node/", "pod/", "deployment/", "statefulset/", "job/", "cr/"),
 		Short: "Explain why a need is met or unmet, or why a machine is kept",
 		Long: "SUBJECT is one of pod/NAME, deployment/NAME, statefulset/NAME, job/NAME, cr/NAME, node/NAME, need/CLUSTER/ROW, machine/ID, cluster/ID, move/ID,\n" +
-			"written KIND/NAME or KIND NAME. What lives in a cluster is traced to its need or machine, and the answer says where the trace ends.\n" +
-			"Of a workload the Pods that wait are explained, those of equal cause once. Machines and Nodes that are gone are explained from the decision logs.",
+			"written KIND/NAME or KIND NAME. Pods, workloads, requests and Nodes are traced to their need or machine; the answer says where the trace ends.\n" +
+			"For a workload it explains the waiting Pods, once for each cause. Machines and Nodes that are gone are explained from the decision logs.",
 		Example: "  bigfleet explain pod web-1 -n team-a --kube-context red\n  bigfleet explain deployment/web\n  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001\n  bigfleet explain cluster/red",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := subject.Of(args, namespace)
@@ -46,7 +46,7 @@ func New(a *app.App) *cobra.Command {
 	})
 	c.Flags().StringVar(&cluster, "cluster", "", "cluster of the Pod or request, if its kube context has another name")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Pod, request or workload")
-	c.Flags().BoolVar(&candidates, "candidates", false, "also show the candidate machines with their costs")
+	c.Flags().BoolVar(&candidates, "candidates", false, "also show the cheapest candidate machines, at most ten, with their costs")
 	return c
 }
 
@@ -99,7 +99,7 @@ func sayOwners(ctx context.Context, a *app.App, s subject.Subject, row, cluster 
 		_, _ = fmt.Fprintln(a.Out, output.Line("Requested by: %s.", who))
 	}
 	if !whole {
-		a.Notef("the cluster has more CapacityRequests than are read at once")
+		a.Notef("the cluster has more CapacityRequests than this command reads")
 	}
 	return nil
 }

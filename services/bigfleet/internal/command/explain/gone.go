@@ -37,6 +37,9 @@ func gone(ctx context.Context, a *app.App, s subject.Subject, notFound error) er
 		story = []string{output.Line("Last record at %s: %s", output.Time(records[0].GetAtUnixNanos()), history.Sentence(records[0]))}
 	}
 	if !a.Format.ForPeople() {
+		if len(records) == history.MachineRecords {
+			a.Notef("the newest %d records are in the answer; `bigfleet history %s` shows more", len(records), s)
+		}
 		return a.Format.Message(a.Out, &bigfleetv1alpha1.ExplainResponse{Verdict: verdict + " " + strings.Join(story, " "), Records: records})
 	}
 	_, _ = fmt.Fprintln(a.Out, output.Line("%s", verdict))

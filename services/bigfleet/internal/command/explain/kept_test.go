@@ -79,7 +79,7 @@ func keptReasons() []kept {
 		}, []string{"and others.", "Needs that use its remaining capacity: 1.", "Released when all of them require less."}},
 		{pb.KeepReason_KEEP_REASON_RELEASE_DELAY, onDemand(2), func(c *shard.Config) { c.ReleaseDelay = time.Hour }, func(v *virtual.Fleet) {
 			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"a machine has to be unneeded for a while first", "Released after it has been unneeded for --release-delay"}},
+		}, []string{"a machine must be unneeded for a while first", "Released after it has been unneeded for --release-delay"}},
 		{pb.KeepReason_KEEP_REASON_PROTECTED_PODS, onDemand(2), nil, func(v *virtual.Fleet) {
 			red := wants(v, 2)
 			for _, name := range v.Configured("red", 2) {
@@ -87,7 +87,7 @@ func keptReasons() []kept {
 			}
 			time.Sleep(time.Second)
 			red.Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"Pods that must not be disturbed", "Released once these Pods have left"}},
+		}, []string{"Pods that must not be disrupted", "Released once these Pods have left"}},
 		{pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF, onDemand(2), nil, func(v *virtual.Fleet) {
 			red := wants(v, 2)
 			red.Stops.Store(true)
@@ -98,7 +98,7 @@ func keptReasons() []kept {
 			name := v.Configured("red", 1)[0]
 			red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)},
 				OutOfService: []*pb.MachineOutOfService{{MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, Pods: 3}}}}})
-		}, []string{"ts node takes no Pods (cordoned); 3 Pods keep it"}},
+		}, []string{"ts node accepts no new Pods (cordoned); it is kept because 3 Pods run on it"}},
 		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, func(v *virtual.Fleet) {
 			// Some other shard made it, for a cluster of which this one has not heard.
 			if _, err := v.Machines.Create(context.Background(), connect.NewRequest(&pb.CreateRequest{MachineId: "cloud-a-0", ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 1})); err != nil {
@@ -150,7 +150,7 @@ func keptReasons() []kept {
 		{pb.KeepReason_KEEP_REASON_FAILED, onDemand(1), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Create", Fault: pb.FaultKind_FAULT_KIND_ERROR, ErrorClass: "permanent"})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"It has failed and waits for repair, retry or forget.", "Message from its provider: ", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."}},
+		}, []string{"It has failed. It must be repaired, retried or forgotten.", "Message from its provider: ", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."}},
 		{pb.KeepReason_KEEP_REASON_BUDGET, onDemand(12), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 600_000})
 			wants(v, 12).Asks(virtual.Need("web", 7, 4, 0))
@@ -179,7 +179,7 @@ func keptReasons() []kept {
 			idle(v, "a", 2) // one stays
 			v.Instructs(&pb.CoordinatorInstruction{InstructionId: "r1", Payload: &pb.CoordinatorInstruction_ReserveMachines{ReserveMachines: &pb.ReserveMachines{
 				MoveId: "m1", ToShardId: "other", Count: 1, Tier: pb.MoveTier_MOVE_TIER_IDLE, InstanceType: "c.4x", CapacityType: pb.CapacityType_CAPACITY_TYPE_ON_DEMAND}}})
-		}, []string{"It is withheld: it is reserved for a move to another shard.", "It is handed over when the move is complete. Cancel the move to keep it."}},
+		}, []string{"It is withheld: it is reserved for a move to another shard.", "It is handed over when the move completes. To keep it, cancel the move."}},
 	}
 }
 

@@ -43,16 +43,16 @@ func reasons() []reason {
 			v.Behaves(&pb.Behaviour{Call: "Configure", Fault: pb.FaultKind_FAULT_KIND_ERROR, ErrorClass: "bootstrap"})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"The last machine for this need could not be configured: ", "Look at the provider first"}},
+		}, []string{"The last machine for this need could not be configured: ", "Check the provider first"}},
 		{pb.NeedDetail_NEED_DETAIL_PARKED, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("lone", 1, 4, 100, virtual.In(virtual.ZoneKey, "a")), virtual.Need("other", 1, 4, 100, virtual.In(virtual.ZoneKey, "b")), virtual.Need("gang", 2, 4, 0, virtual.Same(virtual.ZoneKey)))
 			return "red", "gang"
-		}, []string{"waits for the next probe", "a                    covers 50.0%", "Try: Add 1 machine like cloud-"}},
+		}, []string{"waits for the next probe", "a                    could hold 50.0%", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_DOMAIN_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("gang", 3, 4, 0, virtual.Same(virtual.RackKey)))
 			return "red", "gang"
-		}, []string{"No domain can hold the gang", "covers 66.6%", "Try: Add 1 machine like cloud-"}},
+		}, []string{"No domain can hold the gang", "could hold 66.6%", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_NO_MATCH, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0, virtual.In(virtual.ZoneKey, "mars")))
 			return "red", "web"
@@ -110,7 +110,7 @@ func reasons() []reason {
 			v.StopProvider()
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"The cluster is new to this shard", "Try: No action is needed: this lasts one List"}},
+		}, []string{"The cluster is new to this shard", "Try: No action is needed: this ends with the next List"}},
 		{pb.NeedDetail_NEED_DETAIL_WITHHELD, []provider.Offering{virtual.Slots("a", "a", 10)}, nil, func(v *virtual.Fleet) (string, string) {
 			oneNeverJoins(v) // and is given up, so that nothing is left for this cluster
 			return "red", "web"

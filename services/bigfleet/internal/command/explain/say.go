@@ -15,6 +15,20 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
+// How many of each a shard's answer names at most.
+const (
+	winnersMost    = 5
+	domainsMost    = 10
+	candidatesMost = 10
+)
+
+// most says that a list may be cut.
+func most(line func(string, ...any), n, limit int, what string) {
+	if n >= limit {
+		line("  At most %d %s are shown.", limit, what)
+	}
+}
+
 // say words an explanation in the order of OPS-4.15.
 func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.ExplainResponse, candidates bool) {
 	line := func(format string, args ...any) {
@@ -48,12 +62,14 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		for _, h := range r.GetWinners() {
 			line("  %s  need/%s/%s  priority %d: %s", output.Count(int(h.GetMachines()), "machine"), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
 		}
+		most(line, len(r.GetWinners()), winnersMost, "needs")
 	}
 	if len(r.GetDomains()) > 0 {
 		line("\nDomains:")
 		for _, d := range r.GetDomains() {
-			line("  %-20s covers %.1f%%", d.GetDomain(), float64(d.GetCoveragePerMille())/10)
+			line("  %-20s could hold %.1f%%", d.GetDomain(), float64(d.GetCoveragePerMille())/10)
 		}
+		most(line, len(r.GetDomains()), domainsMost, "domains")
 	}
 	if candidates && len(r.GetCandidates()) > 0 {
 		line("\nCandidates, cheapest first: price + interruptions per hour (from the provider) x cost of an interruption:")
@@ -63,6 +79,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 				line("  %-24s seen: %s", "", seen)
 			}
 		}
+		most(line, len(r.GetCandidates()), candidatesMost, "candidates")
 	}
 	if r.GetNearestMiss() != "" {
 		line("\nNearest miss: %s", r.GetNearestMiss())

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +27,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 )
 
 // machineLabel names the machine behind a Node (WIRE-11).
@@ -96,8 +99,36 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 	if r != nil {
 		return w.fromRequest(ctx, r)
 	}
-	w.stop("the Pod has no CapacityRequest: the pod controller is not running, excludes its namespace, or has not handled it yet (Pods of DaemonSets and terminating Pods get none)")
+	if why := podcontroller.WhyNot(p); why != "" {
+		w.stop("%s", why)
+		return nil
+	}
+	if said := w.events(ctx, p); said != "" {
+		w.stop("the Pod has no CapacityRequest. The pod controller says: %s", said)
+		return nil
+	}
+	w.stop("the Pod has no CapacityRequest: the pod controller is not running, excludes its namespace, or has not handled it yet")
 	return nil
+}
+
+// events is what the pod controller last reported about a Pod; empty if it reported nothing, or if the caller may not read events.
+func (w *walk) events(ctx context.Context, p *corev1.Pod) (said string) {
+	list, err := w.dynamic.Resource(eventsv1.SchemeGroupVersion.WithResource("events")).Namespace(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=" + p.Name})
+	if err != nil {
+		return ""
+	}
+	latest := ""
+	for i := range list.Items {
+		e := list.Items[i].Object
+		by, _, _ := unstructured.NestedString(e, "reportingController")
+		uid, _, _ := unstructured.NestedString(e, "regarding", "uid")
+		at, _, _ := unstructured.NestedString(e, "eventTime")
+		if by == podcontroller.Reporter && uid == string(p.UID) && at >= latest {
+			latest = at
+			said, _, _ = unstructured.NestedString(e, "note")
+		}
+	}
+	return strings.TrimSuffix(said, ".")
 }
 
 // scheduling is what the scheduler says.
@@ -216,11 +247,11 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 // node walks from a Node.
 func (w *walk) node(ctx context.Context, s subject.Subject) error {
 	if w.core == nil {
-		return w.gone(ctx, s, "no kubeconfig leads to a cluster; this is what the shards know")
+		return w.gone(ctx, s, "no kubeconfig names a cluster; this is what the shards know")
 	}
 	n, err := w.core.Nodes().Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return w.gone(ctx, s, "there is no such Node in this cluster now")
+		return w.gone(ctx, s, "this cluster has no such Node now")
 	}
 	if err != nil {
 		return app.KubeError("reading the Node", err)

@@ -66,9 +66,9 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 		_, _ = fmt.Fprintln(a.Out, output.Line("%s has %s: %d run, %d wait for a Node, %d on a Node do not run yet.", s, output.Count(len(pods), "Pod"), running, len(waiting), len(pods)-running-len(waiting)))
 		switch {
 		case len(pods) == 0:
-			_, _ = fmt.Fprintln(a.Out, "It asks for none, or its controller could not create them: `kubectl describe` shows its events.")
+			_, _ = fmt.Fprintln(a.Out, "It requests none, or its controller could not create them: `kubectl describe` shows its events.")
 		case len(waiting) > tracedPods:
-			_, _ = fmt.Fprintln(a.Out, output.Line("The first %d of the waiting Pods are explained.", tracedPods))
+			_, _ = fmt.Fprintln(a.Out, output.Line("The first %d waiting Pods are explained.", tracedPods))
 		}
 	}
 	var told []any
@@ -97,7 +97,7 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 	if a.Format.ForPeople() {
 		return nil
 	}
-	return printed(a, map[string]any{"subject": s.String(), "pods": len(pods), "running": running, "waiting": len(waiting), "causes": told})
+	return printed(a, map[string]any{"subject": s.String(), "pods": len(pods), "running": running, "waiting": len(waiting), "explained": min(len(waiting), tracedPods), "causes": told})
 }
 
 func (c *cause) say(a *app.App, got *bigfleetv1alpha1.ExplainResponse, candidates bool) {

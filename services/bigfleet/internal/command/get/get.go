@@ -15,6 +15,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
@@ -30,6 +31,7 @@ type filter struct {
 	sort                                  string // a column's head
 	at                                    string // a time in the past
 	namespace, team, label                string // owners of needs
+	allNamespaces                         bool
 }
 
 // bind adds the flags that one kind takes, or all of them.
@@ -53,16 +55,19 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 		}},
 		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not satisfied") }},
 		{"all", func(n string) {
-			fs.BoolVar(&f.all, n, false, "also machines that do not exist yet and are available to buy")
+			fs.BoolVar(&f.all, n, false, "also show machines that do not exist yet and are available to buy")
 		}},
 		{"at", func(n string) {
-			fs.StringVar(&f.at, n, "", "the needs as they stood at this time, as far as the shards remember: "+when.Forms)
+			fs.StringVar(&f.at, n, "", "show the needs as they were at this time, as far back as the shards remember: "+when.Forms)
 		}},
 		{"namespace", func(n string) {
-			fs.StringVarP(&f.namespace, n, "n", "", "only needs that this namespace of the cluster of --kube-context requests")
+			fs.StringVarP(&f.namespace, n, "n", "", "only needs of this namespace, in the cluster of --kube-context")
 		}},
 		{"team", func(n string) {
-			fs.StringVar(&f.team, n, "", "only needs that this team requests: the namespaces of the cluster of --kube-context with its label")
+			fs.StringVar(&f.team, n, "", "only needs of this team: the namespaces with its label, in the cluster of --kube-context")
+		}},
+		{"all-namespaces", func(n string) {
+			fs.BoolVarP(&f.allNamespaces, n, "A", false, "show which namespaces request each need, in the cluster of --kube-context")
 		}},
 		{"team-label", func(n string) { fs.StringVar(&f.label, n, teamLabel, "label of a namespace that names its team") }},
 	} {
@@ -94,7 +99,7 @@ func (k kind) fromShards() bool {
 func kinds() []kind {
 	return []kind{
 		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag", "all"}, machines},
-		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at", "namespace", "team", "team-label"}, needs},
+		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at", "namespace", "team", "team-label", "all-namespaces"}, needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
 		{[]string{"sessions", "session"}, "connected operators and their versions", []string{"cluster"}, sessions},
 		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", nil, shards},
@@ -143,7 +148,7 @@ func New(a *app.App) *cobra.Command {
 			}
 			return a.Complete(map[string]string{k.names[min(1, len(k.names)-1)]: ""})(c, nil, typed)
 		},
-		Example: "  bigfleet get needs --unmet\n  bigfleet get needs --namespace web --kube-context red\n  bigfleet get machines --cluster red --state configured -o wide",
+		Example: "  bigfleet get needs --unmet\n  bigfleet get needs --namespace web --kube-context red\n  bigfleet get needs --all-namespaces --kube-context red\n  bigfleet get machines --cluster red --state configured -o wide",
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := find(args[0], names)
 			if of, name, whole := strings.Cut(args[0], "/"); whole && len(args) == 1 { // as -o name prints it
@@ -163,12 +168,13 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	f.bind(c.Flags(), func(string) bool { return true })
+	_ = c.RegisterFlagCompletionFunc("team", a.CompleteTeams(&f.label)) // fails only for an unknown flag
 	return a.Watchable(c)
 }
 
 // fits refuses a flag that selects nothing of the kind: without that, `get quotas --zone a` would show every quota.
 func (k kind) fits(fs *pflag.FlagSet) error {
-	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "all", "reason", "unmet", "at", "namespace", "team", "team-label"} {
+	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "all", "reason", "unmet", "at", "namespace", "team", "team-label", "all-namespaces"} {
 		if fs.Changed(name) && !slices.Contains(k.takes, name) {
 			say := "takes no filter"
 			if len(k.takes) > 0 {
@@ -187,6 +193,9 @@ func find(name string, names []string) (kind, error) {
 				return k, nil
 			}
 		}
+	}
+	if of := subject.InCluster(name); of != "" {
+		return kind{}, exit.Usagef("%ss are in clusters, not in BigFleet: `bigfleet explain %s/NAME --kube-context CLUSTER` explains one", of, of)
 	}
 	near := fleet.Nearest(name, names)
 	if near != "" {
@@ -211,6 +220,14 @@ func One(ctx context.Context, a *app.App, kindName, name string) (string, output
 		failed = k.missing(name)
 	}
 	return k.names[min(1, len(k.names)-1)], list, failed
+}
+
+// Singulars are what one thing of each kind is called.
+func Singulars() (out []string) {
+	for _, k := range kinds() {
+		out = append(out, k.singular())
+	}
+	return out
 }
 
 // singular is what one thing of the kind is called, and begins with where -o name prints it.

@@ -3,6 +3,7 @@ package get
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,21 +26,25 @@ const teamLabel = "team"
 type owners struct {
 	cluster string // its id, if the caller or the kube context says it
 	rows    inclusters.Rows
+	teams   map[string]string // by namespace, as far as the caller may read them
 }
 
 // byOwner says whether the flags select by owner.
-func (f filter) byOwner() bool { return f.namespace != "" || f.team != "" }
+func (f filter) byOwner() bool { return f.namespace != "" || f.team != "" || f.allNamespaces }
 
 // owners reads the CapacityRequests of the namespaces that the flags select; nil if none of them does.
 func (f filter) owners(ctx context.Context, a *app.App) (*owners, error) {
 	if !f.byOwner() {
 		if f.label != teamLabel && f.label != "" {
-			return nil, exit.Usagef("--team-label needs --team")
+			return nil, exit.Usagef("--team-label needs --team, --namespace or --all-namespaces")
 		}
 		return nil, nil
 	}
+	if f.allNamespaces && (f.namespace != "" || f.team != "") {
+		return nil, exit.Usagef("--all-namespaces selects nothing: leave it out, or --namespace and --team")
+	}
 	if f.at != "" {
-		return nil, exit.Usagef("--at shows the past, and a cluster knows only its present requests: leave out --at or --namespace and --team")
+		return nil, exit.Usagef("--at shows the past, but a cluster knows only its present requests: leave out --at, or --namespace, --team and --all-namespaces")
 	}
 	cfg, err := a.Kube()
 	if err != nil {
@@ -53,47 +58,53 @@ func (f filter) owners(ctx context.Context, a *app.App) (*owners, error) {
 	if err != nil {
 		return nil, exit.Usagef("kubeconfig: %v", err)
 	}
-	namespaces, err := f.namespaces(ctx, core)
+	teams, err := f.namespaces(ctx, core)
 	if err != nil {
 		return nil, err
 	}
-	rows, whole, err := inclusters.RowsOf(ctx, requests, namespaces)
+	var of []string // all of them
+	if !f.allNamespaces {
+		of = slices.Sorted(maps.Keys(teams))
+	}
+	rows, whole, err := inclusters.RowsOf(ctx, requests, of)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &exit.Error{Code: exit.NotFound, Message: "this cluster does not have the CapacityRequest CRD", Hint: "`bigfleet crds apply` installs it; --kube-context names another cluster"}
 	case err != nil:
 		return nil, app.KubeError("listing CapacityRequests", err)
 	case !whole:
-		a.Notef("the cluster has more CapacityRequests than are read at once; needs of the others are missing here. Select with --namespace")
+		a.Notef("the cluster has more CapacityRequests than this command reads, so some needs are missing here. Select some with --namespace")
 	}
-	o := &owners{cluster: f.cluster, rows: rows}
+	o := &owners{cluster: f.cluster, rows: rows, teams: teams}
 	if o.cluster == "" {
 		o.cluster = a.KubeContext()
 	}
 	return o, nil
 }
 
-// namespaces are those that the flags select.
-func (f filter) namespaces(ctx context.Context, core typedcorev1.CoreV1Interface) ([]string, error) {
-	if f.team == "" {
-		if !inclusters.NamespaceExists(ctx, core, f.namespace) {
-			return nil, &exit.Error{Code: exit.NotFound, Message: "there is no namespace " + f.namespace + " in this cluster", Hint: "--kube-context names another cluster"}
-		}
-		return []string{f.namespace}, nil
-	}
+// namespaces are those that the flags select, with the team of each.
+func (f filter) namespaces(ctx context.Context, core typedcorev1.CoreV1Interface) (map[string]string, error) {
 	if len(validation.IsQualifiedName(f.label)) > 0 {
 		return nil, exit.Usagef("--team-label %s is not a label key", f.label)
 	}
 	if len(validation.IsValidLabelValue(f.team)) > 0 {
 		return nil, exit.Usagef("--team %s is not the value of a label", f.team)
 	}
-	all, err := inclusters.TeamNamespaces(ctx, core, f.label, f.team)
+	if f.team == "" && !f.allNamespaces {
+		team, exists := inclusters.Team(ctx, core, f.label, f.namespace)
+		if !exists {
+			return nil, &exit.Error{Code: exit.NotFound, Message: "there is no namespace " + f.namespace + " in this cluster", Hint: "--kube-context names another cluster"}
+		}
+		return map[string]string{f.namespace: team}, nil
+	}
+	all, err := inclusters.Teams(ctx, core, f.label)
 	if err != nil {
 		return nil, app.KubeError("listing namespaces", err)
 	}
-	if f.namespace != "" {
-		all = slices.DeleteFunc(all, func(ns string) bool { return ns != f.namespace })
+	if f.allNamespaces {
+		return all, nil
 	}
+	maps.DeleteFunc(all, func(ns, team string) bool { return team != f.team || f.namespace != "" && ns != f.namespace })
 	if len(all) == 0 {
 		return nil, &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("no namespace of this cluster has the label %s=%s", f.label, f.team), Hint: "--team-label names the label that your namespaces carry; --kube-context names another cluster"}
 	}
@@ -140,10 +151,17 @@ func (o *owners) selects(items []*bigfleetv1alpha1.NeedView, of []string, given 
 	return out, shards, nil
 }
 
-// column adds who requests each need to a list of them, behind its name.
+// column adds who requests each need to a list of them, behind its name; programs get all namespaces, with their teams.
 func (o *owners) column(l *output.List, items []*bigfleetv1alpha1.NeedView) {
 	l.Columns = slices.Insert(slices.Clone(l.Columns), 1, output.Column{Head: "REQUESTED BY"})
+	l.Also = make([]map[string]any, len(items))
 	for i, n := range items {
-		l.Rows[i] = slices.Insert(slices.Clone(l.Rows[i]), 1, o.rows.Namespaces(n.GetNeed().GetRowId()))
+		row := n.GetNeed().GetRowId()
+		l.Rows[i] = slices.Insert(slices.Clone(l.Rows[i]), 1, o.rows.Namespaces(row))
+		by := o.rows.Requesters(row)
+		for j := range by {
+			by[j].Team = o.teams[by[j].Namespace]
+		}
+		l.Also[i] = map[string]any{"requestedBy": by}
 	}
 }

@@ -6,6 +6,7 @@ package guards
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func run(ctx context.Context, a *app.App) error {
 		if s == nil {
 			continue
 		}
-		for _, g := range guardsOf(s) {
+		for _, g := range guardsOf(s, a.Now()) {
 			l.Objects = append(l.Objects, g)
 			l.Names = append(l.Names, "guard/"+g.Guard)
 			l.Rows = append(l.Rows, []string{g.Shard, g.Guard, g.Scope, g.State, g.LiftedBy})
@@ -84,7 +85,7 @@ type guard struct {
 }
 
 // guardsOf are those of one shard; the reclaim budget is always there, the others while they hold something.
-func guardsOf(s *state) (out []guard) {
+func guardsOf(s *state, now time.Time) (out []guard) {
 	id := s.status.GetShardId()
 	add := func(name, scope, state, lifted string) { out = append(out, guard{id, name, scope, state, lifted}) }
 	add("reclaim-budget", "shard", fmt.Sprintf("%.1f machines may be released now", s.status.GetReclaimTokens()), "time")
@@ -102,7 +103,7 @@ func guardsOf(s *state) (out []guard) {
 		case p.GetProvider() != "":
 			scope = "provider/" + p.GetProvider()
 		}
-		add("pause", scope, p.GetReason()+", by "+p.GetActor()+", until "+output.Time(p.GetExpiresAtUnixNanos()), "bigfleet resume "+p.GetPauseId())
+		add("pause", scope, p.GetReason()+", by "+p.GetActor()+", until "+output.End(p.GetExpiresAtUnixNanos()), "bigfleet resume "+p.GetPauseId())
 	}
 	for _, p := range s.status.GetProviders() {
 		if p.GetBreaker() != "closed" {
@@ -112,7 +113,11 @@ func guardsOf(s *state) (out []guard) {
 			add("removals", "provider/"+p.GetName(), output.Count(int(n), "machine")+" missing from its list, not confirmed yet", "the next full list, or bigfleet reconcile")
 		}
 		for _, pool := range p.GetStockedOutPools() {
-			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), "itself at "+output.Time(pool.GetRetryAtUnixNanos())+", or bigfleet backoff clear --pool "+pool.GetPool())
+			lifted := "the next need that requires it"
+			if at := pool.GetRetryAtUnixNanos(); at > now.UnixNano() {
+				lifted = "a retry at " + output.Time(at) + ", or bigfleet backoff clear --pool " + pool.GetPool()
+			}
+			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), lifted)
 		}
 	}
 	for _, c := range s.clusters {
@@ -120,10 +125,10 @@ func guardsOf(s *state) (out []guard) {
 			add("release-gate", "cluster/"+c.GetClusterId(), "nothing is released from it", "its first roll-up since the shard started")
 		}
 		if n := c.GetHeldCount(); n > 0 {
-			add("rollup-guard", "cluster/"+c.GetClusterId(), output.Count(int(n), "roll-up")+" in a row would remove much demand", "bigfleet rollups accept "+c.GetClusterId())
+			add("rollup-guard", "cluster/"+c.GetClusterId(), output.Count(int(n), "roll-up")+" in a row would remove most of the demand", "bigfleet rollups accept "+c.GetClusterId())
 		}
 		for _, b := range c.GetBackoffs() {
-			add("backoff", "cluster/"+c.GetClusterId(), b, "itself, or bigfleet backoff clear --cluster "+c.GetClusterId())
+			add("backoff", "cluster/"+c.GetClusterId(), b, "the end of its backoff, or bigfleet backoff clear --cluster "+c.GetClusterId())
 		}
 	}
 	return out

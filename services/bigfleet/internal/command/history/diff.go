@@ -36,8 +36,8 @@ func compare(ctx context.Context, a *app.App, args, between []string) error {
 	if (req.SecondCycle > 0 && req.SecondCycle <= req.FirstCycle) || (req.SecondAtUnixNanos > 0 && req.SecondAtUnixNanos <= req.FirstAtUnixNanos) {
 		return exit.Usagef("--diff %s: write two cycles or times, the earlier first", strings.Join(between, ","))
 	}
-	if len(args) == 1 {
-		s, err := subject.Parse(args[0], subject.Cluster)
+	if len(args) > 0 {
+		s, err := subject.Of(args, "", subject.Cluster)
 		if err != nil {
 			return err
 		}

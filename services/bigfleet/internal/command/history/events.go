@@ -79,7 +79,7 @@ func stream(ctx context.Context, s fleet.Shard, req *bigfleetv1alpha1.WatchDecis
 
 func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse) error {
 	if n := r.GetSkipped(); n > 0 {
-		a.Notef("%d records of %s were skipped: this reader was too slow", n, s.Label())
+		a.Notef("%d records of %s were skipped, because this reader was too slow", n, s.Label())
 	}
 	if r.GetRecord() == nil {
 		return nil // a sign of life

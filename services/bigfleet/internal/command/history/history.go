@@ -32,10 +32,10 @@ func New(a *app.App) *cobra.Command {
 	var limit int
 	var diff []string
 	c := a.Watchable(&cobra.Command{
-		Use: "history [SUBJECT]", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "node/", "cluster/", "shard/", "move/"),
+		Use: "history [SUBJECT]", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "node/", "cluster/", "shard/", "move/"),
 		Short: "Show past decisions and actions, newest first",
-		Long: "SUBJECT is one of machine/ID, node/NAME, need/CLUSTER/ROW, cluster/ID, shard/ID, move/ID; without one the answer is about the whole fleet.\n" +
-			"Machines and Nodes that are gone are in it, as far as the decision logs go.\n\nA time is " + when.Forms + ".",
+		Long: "SUBJECT is one of machine/ID, node/NAME, need/CLUSTER/ROW, cluster/ID, shard/ID, move/ID; written KIND/NAME or KIND NAME.\nWithout one the answer is about the whole fleet.\n" +
+			"The answer includes machines and Nodes that are gone, as far back as the decision logs go.\n\nA time is " + when.Forms + ".",
 		Example: "  bigfleet history machine/m-0001\n  bigfleet history --from 14:00 --to 15:00\n  bigfleet history cluster/red --since 1d\n" +
 			"  bigfleet history --diff 1200,1300\n  bigfleet history cluster/red --diff 14:00,14:32",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -59,20 +59,20 @@ func New(a *app.App) *cobra.Command {
 				return exit.Usagef("--to %s is before --from %s", span.To.Format(time.RFC3339), span.From.Format(time.RFC3339))
 			}
 			var s subject.Subject
-			if len(args) == 1 {
+			if len(args) > 0 {
 				var err error
-				if s, err = subject.Parse(args[0], subject.Machine, subject.Need, subject.Node, subject.Cluster, subject.Shard, subject.Move); err != nil {
+				if s, err = subject.Of(args, "", subject.Machine, subject.Need, subject.Node, subject.Cluster, subject.Shard, subject.Move); err != nil {
 					return err
 				}
 			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, span) })
 		},
 	})
-	c.Flags().StringVar(&since, "since", "", "not older than this: an age such as 90m or 1d, or a time; default as far as the log goes")
+	c.Flags().StringVar(&since, "since", "", "show records from this age, such as 90m or 1d, or time; default: all that the log has")
 	c.Flags().StringVar(&from, "from", "", "the same as --since")
-	c.Flags().StringVar(&to, "to", "", "not newer than this time")
+	c.Flags().StringVar(&to, "to", "", "show records up to this age or time")
 	c.Flags().StringSliceVar(&diff, "diff", nil, "compare the plans of two cycles or times, FIRST,SECOND; one time compares with now; with cluster/ID, only for that cluster")
-	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
+	c.Flags().IntVar(&limit, "limit", 100, "most records to show")
 	c.MarkFlagsMutuallyExclusive("since", "from")
 	return c
 }
@@ -80,7 +80,7 @@ func New(a *app.App) *cobra.Command {
 // Run prints the records of one subject, or of the fleet.
 func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 	if span.Limit < 1 {
-		return exit.Usagef("--limit %d: want at least 1", span.Limit)
+		return exit.Usagef("--limit %d: it must be at least 1", span.Limit)
 	}
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
@@ -103,6 +103,9 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 		if err != nil {
 			return err
 		}
+		if len(machines) == nodeMachines {
+			a.Notef("the newest %d machines of %s are shown; `bigfleet history machine/ID` shows another one", nodeMachines, s)
+		}
 		subjects = nil
 		for _, m := range machines {
 			subjects = append(subjects, subject.Subject{Kind: subject.Machine, Name: m})
@@ -121,7 +124,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 	switch {
 	case got.more:
 		oldest := got.records[len(got.records)-1].GetAtUnixNanos()
-		a.Notef("the newest %d records are shown: --limit shows more, and --to %s shows older ones", len(got.records), output.Time(oldest))
+		a.Notef("the newest %d records are shown: --limit shows more, and --to %s shows older ones", len(got.records), time.Unix(0, oldest).UTC().Format(time.RFC3339Nano))
 	case got.truncated:
 		a.Notef("older records are no longer in the log")
 	}
@@ -139,7 +142,7 @@ func nothing(s subject.Subject, span Span) error {
 	if !span.To.IsZero() {
 		of += " until " + span.To.Format(time.RFC3339)
 	}
-	return &exit.Error{Code: exit.NotFound, Message: what + of, Hint: "It may be older than the log, or misspelled"}
+	return &exit.Error{Code: exit.NotFound, Message: what + of, Hint: "It may be misspelled, or older than the log"}
 }
 
 // only is the shard of that id. One that was named by its address says itself which it is.

@@ -88,13 +88,13 @@ func read(ctx context.Context, sh fleet.Shard, s subject.Subject, span Span, abo
 
 // Of returns the newest records of a machine, from every shard that had it, newest first.
 func Of(ctx context.Context, a *app.App, f *fleet.Fleet, shards []fleet.Shard, machine string) ([]*bigfleetv1alpha1.DecisionRecord, error) {
-	got, err := gather(ctx, a, f, shards, []subject.Subject{{Kind: subject.Machine, Name: machine}}, Span{Limit: machineRecords}, func(*bigfleetv1alpha1.DecisionRecord) bool { return true })
+	got, err := gather(ctx, a, f, shards, []subject.Subject{{Kind: subject.Machine, Name: machine}}, Span{Limit: MachineRecords}, func(*bigfleetv1alpha1.DecisionRecord) bool { return true })
 	return got.records, err
 }
 
 // Bounds of what one question reads: records of a machine, and machines behind one name of a Node.
 const (
-	machineRecords = 100
+	MachineRecords = 100
 	nodeMachines   = 10
 )
 
@@ -103,7 +103,7 @@ const (
 func MachinesOf(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, node string) (machines []string, failed error) {
 	answers, failed := fleet.Each(ctx, f, shards, "looking for node/"+node, func(ctx context.Context, sh fleet.Shard) ([]string, error) {
 		named := func(r *bigfleetv1alpha1.DecisionRecord) bool { return r.GetNodeName() == node } // a shard of an earlier version knows no Nodes
-		got, err := read(ctx, sh, subject.Subject{Kind: subject.Node, Name: node}, Span{Limit: machineRecords}, named)
+		got, err := read(ctx, sh, subject.Subject{Kind: subject.Node, Name: node}, Span{Limit: MachineRecords}, named)
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ var outcomes = map[string]string{
 func ended(r *pb.DecisionRecord) string {
 	if r.GetOutcome() != "success" {
 		if why, known := outcomes[r.GetOutcome()]; known {
-			return "Ended without success: " + why + "."
+			return "It failed: " + why + "."
 		}
 		return "Ended with " + r.GetOutcome() + "."
 	}

@@ -74,7 +74,7 @@ func first(records []*pb.DecisionRecord, why string) string {
 
 var happened = map[pb.RecordType]string{
 	pb.RecordType_RECORD_TYPE_MACHINE_VANISHED: "Vanished from its provider", pb.RecordType_RECORD_TYPE_MACHINE_FAILED: "Failed",
-	pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE: "Changed without an action of ours", pb.RecordType_RECORD_TYPE_INTERRUPTION: "Interruption",
+	pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE: "Changed without an action of BigFleet", pb.RecordType_RECORD_TYPE_INTERRUPTION: "Interruption",
 }
 
 // NodeOf is the last name of a machine's Node in records, newest first.

@@ -52,7 +52,7 @@ func drain(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, no
 		}
 		if a.Now().After(end) {
 			return cmp.Or(t.end(), error(&exit.Error{Code: exit.Problems, Reason: "pods_left", Message: fmt.Sprintf("%s left after %s; the Nodes stay cordoned", output.Count(left, "Pod"), by.within),
-				Hint: "`kubectl get poddisruptionbudgets --all-namespaces` shows what allows no disruption; `bigfleet machines uncordon` undoes the cordon"}))
+				Hint: "`kubectl get poddisruptionbudgets --all-namespaces` shows which budgets allow no disruption; `bigfleet machines uncordon` undoes the cordon"}))
 		}
 		select {
 		case <-ctx.Done():

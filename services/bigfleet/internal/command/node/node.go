@@ -42,7 +42,7 @@ type choice struct {
 func Verbs(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
-			"\nBigFleet buys replacements for what the Pods need and releases the machines when they are empty.\nExits with 4 if Pods are left after --within.",
+			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty.\nExits with 4 if Pods are left after --within.",
 			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
 				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
 		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
@@ -57,7 +57,7 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 	var by choice
 	c := &cobra.Command{
 		Use: name + " [MACHINE...]", Short: short, Example: example,
-		Long: strings.TrimSpace(short + ".\n\nWorks on the Nodes of one cluster, which --kube-context names, and only on those that BigFleet made." + more),
+		Long: strings.TrimSpace(short + ".\n\nActs on the Nodes of one cluster, which --kube-context names, and only on those that BigFleet created." + more),
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, m := range args {
 				by.machines = append(by.machines, strings.TrimPrefix(strings.TrimPrefix(m, "machine/"), "node/"))
@@ -70,7 +70,7 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 	}
 	c.Flags().StringVar(&by.zone, "zone", "", "Nodes in this zone")
 	c.Flags().StringVar(&by.instanceType, "type", "", "Nodes of this instance type")
-	c.Flags().StringVarP(&by.selector, "selector", "l", "", "Nodes with these labels, as kubectl takes them, for example topology.kubernetes.io/rack=r7")
+	c.Flags().StringVarP(&by.selector, "selector", "l", "", "Nodes that match this label selector, for example topology.kubernetes.io/rack=r7")
 	if name == "drain" {
 		c.Flags().DurationVar(&by.within, "within", withinUsual, "stop waiting after this long; the Nodes stay cordoned")
 	}
@@ -82,7 +82,7 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 
 func run(ctx context.Context, a *app.App, name string, by choice, do action) error {
 	if len(by.machines) == 0 && by.zone == "" && by.instanceType == "" && by.selector == "" {
-		return exit.Usagef("nothing is selected: name machines, or use --zone, --type or -l")
+		return exit.Usagef("no machine is selected: name machines, or use --zone, --type or -l")
 	}
 	cfg, err := a.Kube()
 	if err != nil {
@@ -133,7 +133,7 @@ func (by choice) find(ctx context.Context, core typedcorev1.CoreV1Interface) ([]
 		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of this cluster is machine " + strings.Join(missing, ", "), Hint: "`bigfleet get machines NAME` shows the cluster; --kube-context selects it"}
 	}
 	if len(out) == 0 {
-		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of BigFleet in this cluster fits the selection", Hint: "`kubectl get nodes --show-labels -l " + machineLabel + "` lists them"}
+		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of BigFleet in this cluster matches the selection", Hint: "`kubectl get nodes --show-labels -l " + machineLabel + "` lists them"}
 	}
 	return out, nil
 }

@@ -135,13 +135,13 @@ func newForget(a *app.App) *cobra.Command {
 		},
 		tell: func(m proto.Message) string {
 			if cost := m.(*bigfleetv1alpha1.ForgetMachineResponse).GetCostPerHour(); cost > 0 {
-				return fmt.Sprintf("forgotten; its provider may go on charging %s for its host", output.Dollars(cost))
+				return fmt.Sprintf("forgotten; its provider may continue to charge %s for its host", output.Dollars(cost))
 			}
 			return "forgotten"
 		},
 	}
 	c := o.command(a)
-	c.Flags().StringVar(&failedIn, "failed-in", "", "cluster in which the machine failed: forgets it although it is bound there; its Node, if one is left, stays")
+	c.Flags().StringVar(&failedIn, "failed-in", "", "cluster in which the machine failed: forget it although it is bound there; a Node that is left stays")
 	return c
 }
 

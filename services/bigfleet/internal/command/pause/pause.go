@@ -33,7 +33,7 @@ func New(a *app.App) *cobra.Command {
 				return exit.Usagef("name the shards: either --all or --shard SHARD")
 			}
 			if expires < 0 || c.Flags().Changed("for") && expires < time.Second {
-				return exit.Usagef("--for %v: want at least 1s", expires)
+				return exit.Usagef("--for %v: it must be at least 1s", expires)
 			}
 			if expires%time.Second != 0 {
 				return exit.Usagef("--for %v: want whole seconds", expires)

@@ -27,14 +27,14 @@ type edits struct {
 }
 
 func (e *edits) bind(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&e.add, "add-demand", nil, "CLUSTER:cpu=4,memory=8Gi[,priority=N], in all; with pods=N, N Pods of that size each; repeatable")
+	fs.StringArrayVar(&e.add, "add-demand", nil, "add demand: CLUSTER:cpu=4,memory=8Gi[,priority=N] in total, or with pods=N for N Pods of that size; repeatable")
 	fs.StringArrayVar(&e.scale, "scale", nil, "multiply a cluster's demand: CLUSTER=FACTOR; repeatable")
 	fs.StringArrayVar(&e.drop, "drop-cluster", nil, "plan as if this cluster were retired; repeatable")
 	fs.StringArrayVar(&e.remove, "remove-machine", nil, "plan as if this machine were gone; repeatable")
 	fs.StringArrayVar(&e.price, "price", nil, "multiply prices: TYPE[@ZONE]=FACTOR; repeatable")
 	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "plan as if TYPE[@ZONE] were sold out; repeatable")
 	fs.StringArrayVar(&e.drain, "drain-zone", nil, "plan as if this zone were taken out of service; repeatable")
-	fs.BoolVar(&e.let, "lift-holds", false, "plan as if no need were blocked: as if every operator were connected and no bootstrap had failed")
+	fs.BoolVar(&e.let, "lift-holds", false, "plan as if no need were blocked: each operator connected, no bootstrap failed")
 	fs.BoolVar(&e.lift, "lift-pause", false, "plan as if nothing were paused")
 }
 
@@ -121,7 +121,7 @@ func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
 		if name == "pods" {
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || n < 1 || n > podsMax {
-				return nil, exit.Usagef("--add-demand %s: pods=%s: want 1 to %d", text, value, podsMax)
+				return nil, exit.Usagef("--add-demand %s: pods=%s: it must be 1 to %d", text, value, podsMax)
 			}
 			pods = n
 			continue

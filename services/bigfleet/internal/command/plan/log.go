@@ -50,7 +50,7 @@ func (g *Again) Show(a *app.App, got *shard.ReplayResult) error {
 	return failing(matches(got.Plan, g.failOn))
 }
 
-var errTooEarly = &exit.Error{Code: exit.NotFound, Message: "nothing was known yet at that point of the log", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
+var errTooEarly = &exit.Error{Code: exit.NotFound, Message: "the shard knew nothing yet at that point of the log", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
 
 func ofLog(got *shard.ReplayResult) answer {
 	return answer{got.Plan, fmt.Sprintf("%s, epoch %d, after step %d of its log", got.Shard, got.Epoch, got.Steps)}

@@ -35,8 +35,8 @@ type what struct {
 func (w *what) bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&w.file, "file", "f", "", "edits: a PlanRequest in YAML or JSON; - reads standard input")
 	w.edits.bind(fs)
-	fs.StringSliceVar(&w.failOn, "fail-on", nil, "exit with 4 if the plan contains one of preempt, reclaim, delete, provision, bootstrap, unmet")
-	fs.BoolVar(&w.settle, "settle", false, "apply the plan and plan again until nothing changes")
+	fs.StringSliceVar(&w.failOn, "fail-on", nil, "exit with 4 if the plan contains one of these: preempt, reclaim, delete, provision, bootstrap, unmet")
+	fs.BoolVar(&w.settle, "settle", false, "apply the plan and plan again, until nothing changes")
 }
 
 func bindPolicy(fs *pflag.FlagSet, to *map[string]string, when string) {
@@ -187,7 +187,7 @@ func recorded(ctx context.Context, a *app.App, c shard.ReplayConfig, req *bigfle
 		return nil, LogError(c.Dir, err)
 	}
 	if d := got.Damage; d != nil && !got.Stopped {
-		a.Notef("warning: %s stops at byte %d, entry %d: %s; planned from the moment before", d.File, d.Offset, d.Entry, d.Why)
+		a.Notef("warning: %s ends at byte %d, entry %d: %s; the plan is from the moment before", d.File, d.Offset, d.Entry, d.Why)
 	}
 	if got.Plan == nil {
 		return nil, errTooEarly
@@ -297,7 +297,7 @@ func say(w io.Writer, shard string, p *bigfleetv1alpha1.PlanResponse) {
 			if was == is {
 				continue
 			}
-			from, to = fmt.Sprintf("%s, covered %.1f%%", from, float64(was)/10), fmt.Sprintf("%.1f%%", float64(is)/10)
+			from, to = fmt.Sprintf("%s, %.1f%% met", from, float64(was)/10), fmt.Sprintf("%.1f%%", float64(is)/10)
 		}
 		line("~ need/%s: %s -> %s", name(c), from, to)
 	}

@@ -23,8 +23,8 @@ func TestWarningsAndTheExitCode(t *testing.T) {
 		"one shard has it":          {[][]string{{"no such machine: m-1"}, nil}, []string{"unmet"}, exit.OK},
 		"all are paused":            {[][]string{{"actuation is paused: none of these actions would start"}}, []string{"unmet"}, exit.OK},
 		"all are in dry run":        {[][]string{{"dry run: none of these actions would start"}}, []string{"unmet"}, exit.OK},
-		"none comes to rest":        {[][]string{{"not at rest after 9 rounds"}}, []string{"unmet"}, exit.OK},
-		"a flag that plays no part": {[][]string{{"--dry-run changes nothing here: it decides whether actions start, not which"}}, []string{"unmet"}, exit.OK},
+		"none comes to rest":        {[][]string{{"the plan still changes after 9 rounds"}}, []string{"unmet"}, exit.OK},
+		"a flag that plays no part": {[][]string{{"--dry-run changes nothing here: it determines whether actions start, not which ones"}}, []string{"unmet"}, exit.OK},
 	} {
 		var out, said bytes.Buffer
 		a := app.New(env.Env{Out: &out, Err: &said, Getenv: func(string) string { return "" }})

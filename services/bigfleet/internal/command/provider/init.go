@@ -17,7 +17,7 @@ func newInit(a *app.App) *cobra.Command {
 	var p template.Params
 	c := &cobra.Command{
 		Use: "init NAME", Args: cobra.ExactArgs(1), Short: "Create a new provider: a Go module that builds and passes the conformance suite before any edit",
-		Long: `Write a new provider into the directory NAME: a Go module with a backend, a configuration, a pretended cloud, the
+		Long: `Write a new provider into the directory NAME: a Go module with a backend, a configuration, a simulated cloud, the
 conformance suite as its test, a Dockerfile, a Helm chart and a CI file. It belongs to you; nothing of BigFleet lists it.`,
 		Example: "  bigfleet provider init acme --module git.example.com/infra/bigfleet-provider-acme",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -27,16 +27,16 @@ conformance suite as its test, a Dockerfile, a Helm chart and a CI file. It belo
 	}
 	f := c.Flags()
 	f.StringVar(&p.Module, "module", "", "Go module path (default example.com/bigfleet-provider-NAME)")
-	f.StringVar(&p.Dir, "dir", "", "directory to write into, empty or new (default NAME)")
-	f.StringVar(&p.SDKVersion, "sdk-version", "", "version of the SDK to require (default the one of this command)")
-	f.StringVar(&p.Checkout, "checkout", "", "directory with BigFleet's source, to build against instead of the module registry")
+	f.StringVar(&p.Dir, "dir", "", "directory to write to, empty or new (default NAME)")
+	f.StringVar(&p.SDKVersion, "sdk-version", "", "SDK version to require (default: that of this command)")
+	f.StringVar(&p.Checkout, "checkout", "", "directory with BigFleet's source, to build against instead of a released SDK")
 	return c
 }
 
 func runInit(a *app.App, p template.Params) error {
 	if p.SDKVersion == "" && p.Checkout == "" {
 		if p.SDKVersion = sdkVersion(); p.SDKVersion == "" {
-			return &exit.Error{Code: exit.Usage, Message: "this command was built from a checkout and does not know a released SDK version",
+			return &exit.Error{Code: exit.Usage, Message: "this command was built from source, so it knows no released SDK version",
 				Hint: "Give --sdk-version vX.Y.Z, or --checkout DIR to build against source"}
 		}
 	}

@@ -79,7 +79,7 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again
 		if d.Tail {
 			hint = "This is normal after a crash, or while the shard is still writing"
 		}
-		return &exit.Error{Code: exit.Problems, Reason: "damaged", Message: fmt.Sprintf("%s stops at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
+		return &exit.Error{Code: exit.Problems, Reason: "damaged", Message: fmt.Sprintf("%s ends at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func open(a *app.App, path string) (*archive.Archive, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &exit.Error{Code: exit.NotFound, Message: err.Error(), Hint: "`bigfleet snapshot save FILE` makes one", Err: err}
 	case err != nil:
-		return nil, &exit.Error{Code: exit.Problems, Reason: "damaged", Message: err.Error(), Hint: "Take another archive: this one cannot be restored", Err: err}
+		return nil, &exit.Error{Code: exit.Problems, Reason: "damaged", Message: err.Error(), Hint: "Use another archive: this one cannot be restored", Err: err}
 	}
 	for _, w := range got.Warnings {
 		a.Notef("warning: %s", w)
@@ -122,7 +122,7 @@ func newRestore(a *app.App) *cobra.Command {
 	var r archive.Restoration
 	c := a.Mutates(&cobra.Command{
 		Use: "restore FILE", Args: cobra.ExactArgs(1), Short: "Restore an archive into the data directory of a stopped replica",
-		Long: "Use it when the whole group is lost. The restored replica is the only voter, with a new cluster UUID and a fencing term above all old ones.\n" +
+		Long: "Use it when the whole group is lost. The restored replica is the only voter; it has a new cluster UUID and a fencing term above all earlier ones.\n" +
 			"Do not use it for a single lost replica: start that one with an empty directory, and it joins again.",
 		Example: "  bigfleet snapshot restore backup.tar --data-dir /var/lib/bigfleet --node-id coordinator-0 --raft-advertise coordinator-0.bigfleet:7791 --reason 'the site is gone'",
 		RunE:    func(_ *cobra.Command, args []string) error { return restore(a, args[0], r) },
@@ -161,7 +161,7 @@ func restore(a *app.App, path string, r archive.Restoration) error {
 	}
 	_, _ = fmt.Fprintf(a.Out, "restored index %d as group %s (before: %s), fencing term %d\n", done.Index, done.ClusterUUID, done.PreviousUUID, done.FencingTerm)
 	if done.KeptDir != "" {
-		_, _ = fmt.Fprintf(a.Out, "previous data moved to %s\n", done.KeptDir)
+		_, _ = fmt.Fprintf(a.Out, "previous data was moved to %s\n", done.KeptDir)
 	}
 	_, err = fmt.Fprintf(a.Out, "Next: start %s first. Start every other replica with an empty data directory; it joins.\n", r.NodeID)
 	return err

@@ -29,7 +29,7 @@ func newSave(a *app.App) *cobra.Command {
 		Example: "  bigfleet snapshot save backup.tar",
 		RunE:    func(c *cobra.Command, args []string) error { return save(c.Context(), a, args[0], force, keep) },
 	}
-	c.Flags().IntVar(&keep, "keep", 0, "number of archives of this group to keep in the directory of FILE; older ones are deleted; 0 keeps all")
+	c.Flags().IntVar(&keep, "keep", 0, "number of archives of this group to keep in FILE's directory; older ones are deleted; 0 keeps all")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return c
 }

@@ -115,7 +115,11 @@ func shard(a *app.App, p part) {
 	line("needs", "%d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
 	if p.oldest != nil {
 		name := subject.ShortNeed(p.oldest)
-		line("oldest", "%s waits for %s: bigfleet explain need/%s", name, output.Age(now, p.oldest.GetUnmetSinceUnixNanos()), name)
+		among := ""
+		if n := s.GetUnsatisfiedNeeds(); n > unmetAsked {
+			among = fmt.Sprintf(", the longest of the first %d", unmetAsked)
+		}
+		line("oldest", "%s waits for %s%s: bigfleet explain need/%s", name, output.Age(now, p.oldest.GetUnmetSinceUnixNanos()), among, name)
 	}
 	others := ""
 	if n := s.GetForeignMachines(); n > 0 {
@@ -124,7 +128,11 @@ func shard(a *app.App, p part) {
 	line("machines", "%s%s", counts(s.GetMachinesByState(), "MACHINE_STATE_"), others)
 	line("clusters", "%d connected, %d silent", s.GetSessions(), s.GetSilentClusters())
 	if len(p.silent) > 0 {
-		line("silent", "%s: bigfleet explain cluster/%s", strings.Join(p.silent[:min(len(p.silent), namesMax)], ", "), p.silent[0])
+		more := ""
+		if n := int(s.GetSilentClusters()) - namesMax; n > 0 {
+			more = fmt.Sprintf(" and %d more (bigfleet get clusters)", n)
+		}
+		line("silent", "%s%s: bigfleet explain cluster/%s", strings.Join(p.silent[:min(len(p.silent), namesMax)], ", "), more, p.silent[0])
 	}
 	line("spend", "%s", output.Dollars(s.GetCostPerHour()))
 	for _, p := range s.GetProviders() {
@@ -150,7 +158,7 @@ func shard(a *app.App, p part) {
 		line("SUPERSEDED", "a newer process of this shard exists; this one has stopped acting")
 	}
 	for _, p := range s.GetPauses() {
-		line("PAUSED", "%s: %s, by %s, until %s (end it with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.Time(p.GetExpiresAtUnixNanos()), p.GetPauseId())
+		line("PAUSED", "%s: %s, by %s, until %s (end it with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.End(p.GetExpiresAtUnixNanos()), p.GetPauseId())
 	}
 	for _, d := range s.GetDrains() {
 		blocked := ""

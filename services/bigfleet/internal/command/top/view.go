@@ -44,7 +44,10 @@ func (v view) summary(w io.Writer, now time.Time, label string, p picture) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, output.Line(format, args...)) }
 	line("%s  cycle %d, %s ago, %.1f ms   %s   %d machines   %d clusters   reclaim budget %.1f", cmp.Or(s.GetShardId(), label), s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()),
 		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), total(s.GetMachinesByState()), s.GetSessions(), s.GetReclaimTokens())
-	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), reasons(p.needs))
+	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), p.reasons())
+	if left := p.left(); left > 0 {
+		line("the first %d needs are shown, %d more are not: --rows 0 shows all", len(p.needs), left)
+	}
 	if p.header.GetCycle() == 0 {
 		line("no evaluation yet: demand is unknown, not zero")
 	}
@@ -102,10 +105,16 @@ func words(m map[string]int32) string {
 	return strings.Join(out, ", ")
 }
 
-// reasons counts the needs that are not satisfied by their reason.
-func reasons(needs []*bigfleetv1alpha1.NeedView) string {
+// left is how many needs of the shard are not in the picture.
+func (p picture) left() int { return int(p.header.GetTotalNeeds()) - len(p.needs) }
+
+// reasons counts the needs that are not satisfied by their reason, if all of them are in the picture.
+func (p picture) reasons() string {
+	if p.left() > 0 {
+		return ""
+	}
 	count := map[string]int32{}
-	for _, n := range needs {
+	for _, n := range p.needs {
 		if !n.GetSatisfied() {
 			count[output.Enum("UNMET_REASON_", n.GetUnmetReason().String())]++
 		}

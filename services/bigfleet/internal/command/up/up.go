@@ -54,7 +54,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.NoClusters = c.Clusters == 0
 			if c.Speed == 0 || c.Shards == 0 { // to a Config that means the default; on a command line it means what it says
-				return exit.Usagef("--speed and --shards: want more than 0")
+				return exit.Usagef("--speed and --shards must be more than 0")
 			}
 			if c.ProviderDelay == 0 {
 				c.ProviderDelay = -1
@@ -73,17 +73,17 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.Int64Var(&c.Seed, "seed", 1, "random seed of the simulated cloud")
 	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "time to create a machine, and time to join it; 0 means none")
 	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards use the next ports")
-	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, 0 for off; default 127.0.0.1:8780, or a free port")
+	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health; 0 turns it off; default 127.0.0.1:8780, or a free port")
 	f.StringVar(&c.ShardID, "shard-id", "", "id of the first shard (default shard-0)")
 	f.StringVar(&c.CoordinatorListen, "coordinator-listen", world.DefaultCoordinator, "address of the coordinator's port")
-	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health, 0 for off; default 127.0.0.1:8790, or a free port")
+	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health; 0 turns it off; default 127.0.0.1:8790, or a free port")
 	f.StringVar(&c.CoordinatorID, "coordinator-id", "", "id of the coordinator (default coordinator-0)")
 	f.StringVar(&c.RaftBind, "raft-bind", world.DefaultRaftBind, "address of the coordinator's Raft port")
 	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "run without a coordinator: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
-	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, the API that changes the simulated cloud")
+	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, the API that changes the simulated cloud; 0 turns it off")
 	f.StringVar(&c.DemoListen, "demo-listen", "", "address of the demo port, which bigfleet demo dials (default "+world.DefaultDemoListen+", or a free port)")
-	f.StringVar(&c.ConsoleListen, "console", "", "address of the web UI, 0 for off (default 127.0.0.1:7700, or a free port)")
+	f.StringVar(&c.ConsoleListen, "console", "", "address of the web UI; 0 turns it off (default 127.0.0.1:7700, or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
 	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "kubeconfig of a real cluster to use instead of simulated ones; repeatable") // shadows the global one, which takes a single file
 	f.StringSliceVar(&fl.context, "contexts", nil, "contexts in the kubeconfigs; default: the current one of each")

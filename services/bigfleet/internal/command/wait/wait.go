@@ -56,7 +56,7 @@ func New(a *app.App) *cobra.Command {
 		fmt.Fprintf(&help, "  %-10s %s\n", c.name, c.about)
 	}
 	c := &cobra.Command{
-		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(1), Short: "Wait for a condition, for scripts", Long: help.String(),
+		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(2), Short: "Wait for a condition, for scripts", Long: help.String(),
 		Example:           "  bigfleet wait --for ready\n  bigfleet wait --for satisfied cluster/red --timeout 2m\n  bigfleet wait --for drained machine/m-0001",
 		ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -88,7 +88,7 @@ func about(c condition, args []string) (*subject.Subject, error) {
 	if len(c.subjects) == 0 {
 		return nil, exit.Usagef("--for %s applies to the whole fleet and takes no subject", c.name)
 	}
-	s, err := subject.Parse(args[0], c.subjects...)
+	s, err := subject.Of(args, "", c.subjects...)
 	return &s, err
 }
 

@@ -102,7 +102,7 @@ func (e ReplaceRows) Apply(w *engine.World) string {
 		w.Demand.SetFacts(e.Cluster, demand.Facts{Heard: true, SharingPerMille: 1000})
 	}
 	if !w.Demand.Replace(e.Cluster, e.Rows, e.Overhead, w.Inventory.Now()).Changed {
-		return "the cluster asks for exactly this already: " + e.Cluster
+		return "the cluster already requests exactly this: " + e.Cluster
 	}
 	return ""
 }
@@ -171,7 +171,7 @@ func (e DropCluster) Apply(w *engine.World) string {
 	f.Heard = true
 	heard := w.Demand.SetFacts(e.Cluster, f)
 	if _, overhead, _ := rowsOf(w, e.Cluster); !w.Demand.Replace(e.Cluster, nil, overhead, w.Inventory.Now()).Changed && !heard {
-		return "the cluster asks for nothing already: " + e.Cluster
+		return "the cluster already requests nothing: " + e.Cluster
 	}
 	return ""
 }
@@ -195,7 +195,7 @@ func (e LiftHolds) Apply(w *engine.World) string {
 		did = did || changed
 	}
 	if !did {
-		return "no machine is there"
+		return "there are no machines"
 	}
 	return ""
 }
@@ -211,7 +211,7 @@ func (e PutMachine) Apply(w *engine.World) string {
 	}
 	i, changed := inv.Put(e.Machine)
 	if !changed {
-		return "the machine is exactly this already: " + e.Machine.ID
+		return "the machine is already like this: " + e.Machine.ID
 	}
 	if was != e.Machine.State || cluster != e.Machine.Cluster {
 		inv.SetSince(i, inv.Now())
@@ -246,7 +246,7 @@ func (p Pool) each(w *engine.World, visit func(i inventory.Index, m inventory.Ma
 	return changed
 }
 
-const emptyPool = "no machine in that pool is changed by this"
+const emptyPool = "this changes no machine of that pool"
 
 // Apply multiplies the prices, to the nearest millionth of a dollar.
 func (e ScalePrice) Apply(w *engine.World) string {
@@ -326,7 +326,7 @@ func (e SetNode) Apply(w *engine.World) string {
 		}
 	}
 	if !inv.SetReadiness(i, ready) {
-		return "the node is like that already: " + e.ID
+		return "the node is already like this: " + e.ID
 	}
 	return ""
 }
