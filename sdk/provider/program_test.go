@@ -33,7 +33,7 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		"no quantity":          {file: strings.Replace(offering, "\"4\"", "four", 1), want: "resources[cpu]"},
 		"no offerings":         {want: "there are no offerings"},
 		"a twin":               {file: offering + "- {name: a, instance_type: y, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n", want: "a"},
-		"not an endpoint":          {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port with TLS"},
+		"not an endpoint":      {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port with TLS"},
 		"too little":           {file: offering + "reconcile_interval: 1ms\nloss_rounds: 0\n", want: "reconcile_interval: 1ms is too small; the minimum is 10ms\nloss_rounds: 0 is too small; the minimum is 1"},
 		"no address":           {args: []string{"--seed-count", "5", "--addr", ":99999"}, want: "addr: \":99999\" is not an address"},
 		"an unknown recovery":  {file: offering + "recovery: perhaps\n", want: "neither fail nor resume"},
