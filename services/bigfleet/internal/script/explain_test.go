@@ -267,7 +267,7 @@ func explainsPodsWithoutDemand(t *testing.T, w *world) {
 			said = w.command(t, "explain", "pod", name, "-n", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red")
 		}
 	}
-	if out := w.command(t, "get", "needs", "--namespace", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); !strings.Contains(out, "team-a (1)  500  ") {
+	if out := w.command(t, "get", "needs", "--namespace", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); !strings.Contains(strings.Join(strings.Fields(out), " "), "team-a (1) 500 short") {
 		t.Errorf("the need of a Pod with a PriorityClass:\n%s", out)
 	}
 	if out := w.command(t, "doctor", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); strings.Contains(out, "fail ") || !strings.Contains(out, "CRD capacityrequests.bigfleet.lucy.sh: installed, of this version") {
@@ -279,7 +279,7 @@ func explainsPodsWithoutDemand(t *testing.T, w *world) {
 func explainsCordons(t *testing.T, w *world, node string) {
 	t.Helper()
 	nodes := w.cluster(t, "red").CoreV1().Nodes()
-	for _, c := range []struct{ unschedulable, want string }{{"true", "accepts no new Pods (cordoned)"}, {"false", "In use by "}} {
+	for _, c := range []struct{ unschedulable, want string }{{"true", "accepts no new Pods (cordoned since"}, {"false", "In use by "}} {
 		if _, err := nodes.Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+c.unschedulable+`}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,19 +112,14 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 
 // events is what the pod controller last reported about a Pod; empty if it reported nothing, or if the caller may not read events.
 func (w *walk) events(ctx context.Context, p *corev1.Pod) (said string) {
-	list, err := w.dynamic.Resource(eventsv1.SchemeGroupVersion.WithResource("events")).Namespace(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=" + p.Name})
+	list, err := w.core.Events(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.Name})
 	if err != nil {
 		return ""
 	}
-	latest := ""
-	for i := range list.Items {
-		e := list.Items[i].Object
-		by, _, _ := unstructured.NestedString(e, "reportingController")
-		uid, _, _ := unstructured.NestedString(e, "regarding", "uid")
-		at, _, _ := unstructured.NestedString(e, "eventTime")
-		if by == podcontroller.Reporter && uid == string(p.UID) && at >= latest {
-			latest = at
-			said, _, _ = unstructured.NestedString(e, "note")
+	var latest metav1.Time
+	for _, e := range list.Items {
+		if (e.ReportingController == podcontroller.Reporter || e.Source.Component == podcontroller.Reporter) && e.InvolvedObject.UID == p.UID && !e.LastTimestamp.Before(&latest) {
+			latest, said = e.LastTimestamp, e.Message
 		}
 	}
 	return strings.TrimSuffix(said, ".")
