@@ -83,7 +83,7 @@ func NewCommand() *cobra.Command {
 	fs.Int64Var(&c.EpochFloor, "epoch-floor", 0, "lowest epoch that this process may take; needed when the epoch file cannot be read")
 	fs.DurationVar(&c.ShutdownGrace, "shutdown-grace", 15*time.Second, "how long commands in flight may take to finish at shutdown")
 	fs.StringVar(&c.AuditLog, "audit-log", "", "file that receives decision records as JSON lines; reopened on SIGHUP; empty means none")
-	fs.DurationVar(&c.DecisionLogRetention, "decision-log-retention", 168*time.Hour, "how long the decision log is kept; 0 turns it off")
+	fs.DurationVar(&c.DecisionLogRetention, "decision-log-retention", 168*time.Hour, "how long the decision log is kept; 0 turns it off (on by default)")
 	config.BytesVar(fs, &c.DecisionLogBytesMax, "decision-log-max-bytes", 4<<30, "largest size of the decision log, in bytes")
 	fs.IntVar(&c.MetricsWarmupCycles, "metrics-warmup-cycles", 0, "number of first cycles that the cycle histograms leave out")
 	fs.BoolVar(&c.PhaseAttributionLog, "phase-attribution-log", false, "every 20th cycle, log the kinds of needs, and whether a machine that an unmet need could use is released")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,9 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if f := flag.Lookup("test.parallel"); f != nil { // worlds mostly wait: on two processors more than two of them fit beside each other
-		_ = f.Value.Set("4") // -parallel on the command line still counts
-	}
 	testscript.Main(m, map[string]func(){"bigfleet": cli.Program, "kubectl-bigfleet": cli.Program, "bigfleetctl": cli.Program, "kubectl_complete-bigfleet": cli.Program})
 }
 

@@ -60,7 +60,7 @@ type Dir struct {
 }
 
 // ErrLocked means that another process runs on the directory.
-var ErrLocked = errors.New("another coordinator uses this data directory")
+var ErrLocked = errors.New("another coordinator runs on this data directory")
 
 // Lock takes the lock of a data directory, which it makes if need be. Close the file to release it.
 func Lock(dir string) (*os.File, error) {
