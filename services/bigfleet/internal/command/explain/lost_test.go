@@ -33,7 +33,7 @@ func TestALostHostIsExplained(t *testing.T) {
 				t.Errorf("lacks %q:\n%s", want, out)
 			}
 		}
-		for _, other := range []string{"waits for repair", "machines retry", "machines forget"} {
+		for _, other := range []string{"must be repaired", "machines retry", "machines forget"} {
 			if strings.Contains(out, other) {
 				t.Errorf("says %q of a machine that asks nobody for anything:\n%s", other, out)
 			}
