@@ -197,7 +197,15 @@ func TestPaging(t *testing.T) {
 	ctx := t.Context()
 	Eventually(t, "each cluster has its hint", func() bool { // a cluster's hints are looked at once in five seconds
 		l, err := s.Read.ListHints(ctx, connect.NewRequest(&pb.ListHintsRequest{}))
-		return err == nil && len(l.Msg.Hints) == 7
+		if err != nil || len(l.Msg.Hints) != 7 {
+			return false
+		}
+		for _, h := range l.Msg.Hints {
+			if (h.Confidence == "NONE" || h.Confidence == "LOW") != (h.Reason != "") {
+				t.Errorf("a hint that promises little says why, and no other: %v", h)
+			}
+		}
+		return true
 	})
 	pages := func(each func(size int32, token string) (ids []string, next string, err error), size int32) (all []string, n int) {
 		for token := ""; ; n++ {

@@ -87,10 +87,9 @@ func (c *publisher) hintFor(d *demand.Cluster, n *demand.Need) SendHint {
 	case o.Speculative > 0:
 		h.Confidence = ConfidenceMedium
 	case o.Withheld > 0:
-		h.Confidence, h.Reason = ConfidenceLow, "the machines that fit are reserved, withheld or out of stock"
-	default:
-		h.Reason = "no free machine fits"
+		h.Confidence = ConfidenceLow
 	}
+	h.Reason = h.Confidence.Why()
 	if o.Cost >= 0 {
 		h.PriceMicro, h.Resources = o.Cost, o.Supply.Quantities(c.world.Space.Dimensions)
 	}

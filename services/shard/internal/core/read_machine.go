@@ -163,10 +163,21 @@ func (c *reader) Hints(only string) (out []HintView) {
 		}
 		for _, fp := range sortedKeys(cl.hints) {
 			h := cl.hints[fp]
-			out = append(out, HintView{cl.Name, fp, h.count, h.price, h.confidence})
+			out = append(out, HintView{cl.Name, fp, h.count, h.price, h.confidence, h.reqs})
 		}
 	}
 	return out
+}
+
+// Why is the reason of a hint that promises little.
+func (c Confidence) Why() string {
+	switch c {
+	case ConfidenceNone:
+		return "no free machine fits"
+	case ConfidenceLow:
+		return "the machines that fit are reserved, withheld or out of stock"
+	}
+	return ""
 }
 
 func (c Confidence) String() string {

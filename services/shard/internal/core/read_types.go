@@ -250,6 +250,7 @@ type HintView struct {
 	Cluster, Fingerprint string
 	Count, PriceMicro    int64
 	Confidence           Confidence
+	Requirements         []demand.Requirement
 }
 
 // rowMark is what the core knows of a row and a plan does not.

@@ -129,19 +129,24 @@ func groupOf(by string, m *core.MachineView) string {
 	return strconv.FormatFloat(m.Attribution.Interruption.Dollars(), 'f', -1, 64)
 }
 
-// walkPaid visits every machine that this shard pays for, in chunks between the core's steps.
+// walkPaid visits every machine that this shard pays for, between the core's steps, for as long as one visit may take.
 func (s *Server) walkPaid(ctx context.Context, each func(*core.MachineView)) error {
 	q := &core.MachineColumns{Owned: true, States: hosted}
 	after, more := "", true
 	for more {
 		if err := s.visit(ctx, func(c *core.Core) {
-			var found []inventory.Index
 			table := c.MachineTable()
-			found, after, more = table.Select(after, q, visitPaid, visitRows)
-			for _, i := range found {
-				if table.Exists(i) {
-					m := table.Priced(i)
-					each(&m)
+			for stop := time.Now().Add(visitFor); ; {
+				var found []inventory.Index
+				found, after, more = table.Select(after, q, visitPaid, visitRows)
+				for _, i := range found {
+					if table.Exists(i) {
+						m := table.Priced(i)
+						each(&m)
+					}
+				}
+				if !more || time.Now().After(stop) {
+					return
 				}
 			}
 		}); err != nil {

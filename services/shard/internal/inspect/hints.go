@@ -42,7 +42,7 @@ func (s *Server) ListHints(ctx context.Context, r *connect.Request[pb.ListHintsR
 			break
 		}
 		out.Hints = append(out.Hints, &pb.CapacityHint{ClusterId: h.Cluster, ProfileFingerprint: h.Fingerprint, AvailableCount: int32(h.Count),
-			Confidence: h.Confidence.String(), CostPerHour: convert.Dollars(h.PriceMicro)})
+			Requirements: convert.Requirements(h.Requirements), Confidence: h.Confidence.String(), CostPerHour: convert.Dollars(h.PriceMicro), Reason: h.Confidence.Why()})
 	}
 	return connect.NewResponse(out), nil
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// Bounds of one visit of the core (SHARD-23.3): 2 ms, rows that are looked at, and machines that are added up.
+// Bounds of one visit of the core (SHARD-23.3): its time, and between two looks at the clock the rows that are looked at and the machines
+// that are added up.
 const (
 	visitFor  = 2 * time.Millisecond
 	visitRows = 8192
-	visitPaid = 2048
+	visitPaid = 1024
 )
 
 // ListMachines pages through machines, by id.
@@ -87,7 +88,17 @@ func (l *listing) visit(s *Server, c *core.Core, counts bool) (more bool) {
 		l.out.FirstCycle = c.Cycle()
 	}
 	l.out.LastCycle = c.Cycle()
-	view, stop := s.cfg.View(), time.Now().Add(visitFor)
+	for stop := time.Now().Add(visitFor); ; {
+		more = l.look(s, c, counts, stop)
+		if !more || !counts && l.full() || time.Now().After(stop) {
+			return more
+		}
+	}
+}
+
+// look goes on by visitRows, or until stop where machines have to be described.
+func (l *listing) look(s *Server, c *core.Core, counts bool, stop time.Time) (more bool) {
+	view := s.cfg.View()
 	all, described, most := !l.exact(), 0, visitRows
 	if all && !counts {
 		most = min(most, l.skip+l.size+1-len(l.out.Machines))
