@@ -128,6 +128,8 @@ func (p *parts) orders() string {
 		"kill-shard":    func(context.Context) error { p.procs["shard-1"].Kill(); return nil },
 		"start-shard":   func(ctx context.Context) error { return p.procs["shard-1"].Start(ctx) },
 		"kill-console":  func(context.Context) error { p.procs["console"].Kill(); return nil },
+		"hang-console":  func(context.Context) error { return p.procs["console"].Pause() },
+		"wake-console":  func(context.Context) error { return p.procs["console"].Resume() },
 		"start-console": func(ctx context.Context) error { return p.procs["console"].Start(ctx) },
 		"kill-leader": func(ctx context.Context) error {
 			name, err := p.leader(ctx)
@@ -155,7 +157,7 @@ func (p *parts) orders() string {
 	return server.URL
 }
 
-// OPS-6.5: a shard is killed and starts again, the coordinator changes its leader, and the console itself dies, while pages are open: each
+// OPS-6.5: a shard is killed and starts again, the coordinator changes its leader, and the console itself dies or hangs, while pages are open: each
 // page says so, keeps what it showed, and heals without a reload.
 func TestHeals(t *testing.T) {
 	web(t)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/monitoring"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
 
@@ -20,11 +22,11 @@ import (
 // each of the three questions is answered by keyboard alone: why a Pod waits, why a machine was taken away, where the money goes.
 func TestPagesAndStories(t *testing.T) {
 	web(t)
-	at := addresses(t, 7)
+	at := addresses(t, 11)
 	base, kubeconfig := "http://"+at[0], filepath.Join(t.TempDir(), "kubeconfig")
 	proc.StartT(t, proc.Config{Name: "up", Path: proc.BuildT(t, program), Args: []string{"up", "--scenario", "testdata/story.txt", "--speed", "4", "--console", at[0],
 		"--shard-listen", at[1], "--coordinator-listen", at[2], "--raft-bind", at[3], "--provider-listen", at[4], "--control-listen", at[5], "--demo-listen", at[6],
-		"--write-kubeconfig", kubeconfig, "--shard-metrics-addr", "0", "--coordinator-metrics-addr", "0"}, Ready: proc.HTTP(base, nil)})
+		"--write-kubeconfig", kubeconfig, "--shard-metrics-addr", at[7], "--coordinator-metrics-addr", at[8]}, Ready: proc.HTTP(base, nil)})
 	f := newFleet(t, base)
 	taken := f.machine("the cloud takes a machine back", func(r *v1.DecisionRecord) bool {
 		return r.GetType() == v1.RecordType_RECORD_TYPE_INTERRUPTION
@@ -37,9 +39,35 @@ func TestPagesAndStories(t *testing.T) {
 		return true, err == nil && got.Msg.GetUnsatisfiedNeeds() > 0
 	})
 	commands := filepath.Join(t.TempDir(), "commands.jsonl")
-	browse(t, "pages.mjs", []string{"COMMANDS=" + commands, "MACHINE=" + taken, "VICTIM=" + victim, "POD=" + f.pod("giant"), "READY=" + path(t, f)}, base)
+	giant, ready := f.pod("giant"), path(t, f)
+	browse(t, "pages.mjs", []string{"COMMANDS=" + commands, "MACHINE=" + taken, "VICTIM=" + victim, "POD=" + giant, "READY=" + ready}, base)
 	sentences(t, f, at[2], taken, victim)
-	runQueries(t, commands, at[2], kubeconfig)
+	readsClusters(t, at[9], at[10], at[2], kubeconfig, giant, ready)
+	runQueries(t, commands, at[2], kubeconfig, at[7], at[8], at[10])
+}
+
+// OPS-6.4: a console of its own finds Pods in the clusters of a kubeconfig, and tells their paths as the one of `bigfleet up` does.
+func readsClusters(t *testing.T, listen, ops, coordinator, kubeconfig, giant, ready string) {
+	t.Helper()
+	proc.StartT(t, proc.Config{Name: "console", Path: proc.BuildT(t, program), Args: []string{"console", "--listen", listen, "--coordinator", coordinator, "--kubeconfig", kubeconfig, "--contexts", "red,blue,green", "--metrics-addr", ops, "--log-level", "warn"},
+		Ready: proc.HTTP("http://"+ops+"/readyz", nil)})
+	f := newFleet(t, "http://"+listen)
+	if got := f.pod("giant"); got != giant {
+		t.Errorf("the search finds %q, want %q", got, giant)
+	}
+	for pod, want := range map[string]string{giant: "", ready: "ready on node"} {
+		namespace, name, _ := strings.Cut(pod, "/")
+		got := eventually(t, "the path of "+pod, func() (*v1.GetPodPathResponse, bool) {
+			got, err := f.console.GetPodPath(t.Context(), connect.NewRequest(&v1.GetPodPathRequest{ClusterId: "green", Namespace: namespace, Pod: name}))
+			if err != nil || got.Msg.GetRowId() == "" { // the console has just started: its first reading of the shard may be to come
+				return nil, false
+			}
+			return got.Msg, true
+		})
+		if !strings.Contains(got.GetSentence(), want) || got.GetSentence() == "" || len(got.GetHops()) != 8 {
+			t.Errorf("the path of %s: %v", pod, got)
+		}
+	}
 }
 
 // OPS-6.10: what the console says of a record is what the command says of it, word for word: in a machine's life, while it is
@@ -87,8 +115,9 @@ func sentences(t *testing.T, f *fleet, coordinator string, machines ...string) {
 	_ = overview.Close()
 }
 
-// OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is no error, and each command of ours succeeds.
-func runQueries(t *testing.T, file, coordinator, kubeconfig string) {
+// OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is no error, each command of ours succeeds, and each metric of a PromQL
+// line is exposed with the labels it is asked for.
+func runQueries(t *testing.T, file, coordinator, kubeconfig string, ops ...string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -98,7 +127,8 @@ func runQueries(t *testing.T, file, coordinator, kubeconfig string) {
 	if err := os.Symlink(proc.BuildT(t, program), filepath.Join(bin, "bigfleet")); err != nil {
 		t.Fatal(err)
 	}
-	done, ours := map[string]bool{}, 0
+	metrics := scraped(t, ops)
+	done, ours, asked := map[string]bool{}, 0, 0
 	for line := range strings.Lines(string(raw)) {
 		var q struct{ Page, Command string }
 		if err := json.Unmarshal([]byte(line), &q); err != nil {
@@ -109,11 +139,16 @@ func runQueries(t *testing.T, file, coordinator, kubeconfig string) {
 		}
 		done[q.Command] = true
 		text := q.Command
-		if strings.HasPrefix(text, "bigfleet ") {
+		switch {
+		case strings.HasPrefix(text, "bigfleet "):
 			ours++
 			text += " --coordinator " + coordinator
-		} else {
+		case strings.HasPrefix(text, "curl "):
 			text = strings.Replace(text, "curl -s", "curl -sS --fail-with-body", 1)
+		default:
+			asked++
+			exposed(t, q.Page, text, metrics)
+			continue
 		}
 		if strings.Contains(text, "--kube-context") {
 			text += " --kubeconfig " + kubeconfig
@@ -124,8 +159,46 @@ func runQueries(t *testing.T, file, coordinator, kubeconfig string) {
 			t.Errorf("%s: %s: %v\n%s", q.Page, text, err, out)
 		}
 	}
-	if ours < 15 || len(done) < 30 {
-		t.Errorf("only %d commands stand behind queries, %d of them ours", len(done), ours)
+	if ours < 15 || asked < 10 || len(done) < 40 {
+		t.Errorf("only %d commands stand behind queries, %d of them ours, %d PromQL", len(done), ours, asked)
+	}
+}
+
+// scraped reads what programs expose.
+func scraped(t *testing.T, ops []string) *monitoring.Series {
+	t.Helper()
+	out := &monitoring.Series{}
+	for _, addr := range ops {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = out.ScrapeTarget(got.Body, monitoring.Start, "bigfleet", addr)
+		_ = got.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return out
+}
+
+func exposed(t *testing.T, page, expr string, s *monitoring.Series) {
+	t.Helper()
+	named, err := monitoring.Selectors(expr)
+	if err != nil {
+		t.Errorf("%s: %v", page, err)
+	}
+	for metric, labels := range named {
+		for _, label := range labels {
+			if !s.Labels(metric)[label] {
+				t.Errorf("%s: %s names %s{%s}, which nothing exposes", page, expr, metric, label)
+			}
+		}
 	}
 }
 

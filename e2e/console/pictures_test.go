@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const colours = 48 // of a picture: a page of text has few, and each more costs bytes
+const colours = 64 // of a picture: a page of text has few, and each more costs bytes
 
 // shrink rewrites the pictures of PICTURES with a palette, a third of the size, for docs/console.
 func shrink(t *testing.T) {
@@ -46,7 +46,12 @@ func shrink(t *testing.T) {
 	}
 }
 
-// paletted draws an image in its own most frequent colours.
+// weight of a colour that a picture has so often. What means something is coloured, and often small: greys of letters' edges must not crowd it out.
+func weight(c color.RGBA, often int) int {
+	return often * (1 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B)))
+}
+
+// paletted draws an image in its own colours of most weight.
 func paletted(full image.Image) *image.Paletted {
 	seen, b := map[color.RGBA]int{}, full.Bounds()
 	at := func(x, y int) color.RGBA {
@@ -62,7 +67,7 @@ func paletted(full image.Image) *image.Paletted {
 	for c := range seen {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b color.RGBA) int { return seen[b] - seen[a] })
+	slices.SortFunc(all, func(a, b color.RGBA) int { return weight(b, seen[b]) - weight(a, seen[a]) })
 	var palette color.Palette
 	for _, c := range all[:min(len(all), colours)] {
 		palette = append(palette, c)

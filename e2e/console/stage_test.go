@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	program  = "services/bigfleet"
-	browsing = 5 * time.Minute // the bound of one browser's run
+	browsing = 10 * time.Minute // the bound of one browser's run
 )
 
 // web is the directory of the browser's side. It skips the test where there is no browser or nothing to drive it with.

@@ -45,7 +45,7 @@ func (s *shardStub) InspectNeeds(_ context.Context, _ *connect.Request[pb.Inspec
 	for i, row := range []string{"a", "b", "c"} {
 		n := &pb.NeedView{ClusterId: s.name, Satisfied: i > 0, Need: &pb.CapacityNeed{RowId: row}, DetailText: "It waits."}
 		if i == 0 {
-			n.UnmetReason = pb.UnmetReason_UNMET_REASON_PRIORITY_STARVED
+			n.UnmetReason, n.AgeCyclesUnmet, n.UnmetSinceUnixNanos = pb.UnmetReason_UNMET_REASON_PRIORITY_STARVED, 7, 1
 		}
 		if err := out.Send(&pb.InspectNeedsResponse{Frame: &pb.InspectNeedsResponse_Need{Need: n}}); err != nil {
 			return err

@@ -29,6 +29,9 @@ func TestNeedsByWindow(t *testing.T) {
 				by := map[string]string{}
 				for _, r := range m.GetUpserts() {
 					by[r.GetKey()] = r.GetNeed().GetNeed().GetRowId()
+					if n := r.GetNeed(); n.GetAgeCyclesUnmet() != 0 || !n.GetSatisfied() && n.GetUnmetSinceUnixNanos() == 0 {
+						t.Errorf("an age that is not told again: %v", n)
+					}
 				}
 				for _, k := range m.GetSummary().GetKeys() {
 					rows = append(rows, by[k])

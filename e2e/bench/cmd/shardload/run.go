@@ -73,10 +73,13 @@ func (c *child) kill() {
 }
 
 // rss and cpu are what /proc says of a process.
-func rss(pid int) float64 {
+func rss(pid int) float64 { return status(pid, "VmRSS:") }
+
+// status is one of the memory figures of a process, in bytes.
+func status(pid int, name string) float64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.SplitSeq(string(raw), "\n") {
-		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if v, ok := strings.CutPrefix(line, name); ok {
 			n, _ := strconv.ParseFloat(strings.Fields(v)[0], 64)
 			return n * 1024
 		}

@@ -683,7 +683,9 @@ type WatchNeedsResponse struct {
 	// Sources.
 	Sources []*SourceStatus `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
 	// With a window: what stands outside of it, and the order within.
-	Summary       *NeedSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary *NeedSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	// With a window: for how many milliseconds the needs have not been read although a shard has planned again.
+	AgeMillis     int64 `protobuf:"varint,1000,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +755,13 @@ func (x *WatchNeedsResponse) GetSummary() *NeedSummary {
 	return nil
 }
 
+func (x *WatchNeedsResponse) GetAgeMillis() int64 {
+	if x != nil {
+		return x.AgeMillis
+	}
+	return 0
+}
+
 // One need and where it is.
 type FleetNeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -760,7 +769,8 @@ type FleetNeed struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Shard.
 	ShardId string `protobuf:"bytes,2,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// The need.
+	// The need. Its ages in cycles are 0: they grow with every cycle, and a row comes again only when something else of it changed. Its
+	// unmet_since_unix_nanos says the same.
 	Need          *NeedView `protobuf:"bytes,3,opt,name=need,proto3" json:"need,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1523,13 +1533,15 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x1a=\n" +
 	"\x0fByStandingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x91\x02\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xb1\x02\n" +
 	"\x12WatchNeedsResponse\x126\n" +
 	"\aupserts\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\aupserts\x12!\n" +
 	"\fremoved_keys\x18\x02 \x03(\tR\vremovedKeys\x12+\n" +
 	"\x11snapshot_complete\x18\x03 \x01(\bR\x10snapshotComplete\x129\n" +
 	"\asources\x18\x04 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\x128\n" +
-	"\asummary\x18\x05 \x01(\v2\x1e.bigfleet.v1alpha1.NeedSummaryR\asummary\"i\n" +
+	"\asummary\x18\x05 \x01(\v2\x1e.bigfleet.v1alpha1.NeedSummaryR\asummary\x12\x1e\n" +
+	"\n" +
+	"age_millis\x18\xe8\a \x01(\x03R\tageMillis\"i\n" +
 	"\tFleetNeed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x19\n" +
 	"\bshard_id\x18\x02 \x01(\tR\ashardId\x12/\n" +

@@ -593,8 +593,8 @@ type InspectNeedsRequest struct {
 	RowId string `protobuf:"bytes,1002,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
 	// The needs as they stood then, as far as the process remembers cycles; 0: now.
 	AtUnixNanos int64 `protobuf:"varint,1003,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. Not with limit,
-	// page_token, unsatisfied_only, row_id and at_unix_nanos.
+	// InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. That a row grew
+	// older is no change. Not with limit, page_token, unsatisfied_only, row_id and at_unix_nanos.
 	ChangedSince  string `protobuf:"bytes,1004,opt,name=changed_since,json=changedSince,proto3" json:"changed_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

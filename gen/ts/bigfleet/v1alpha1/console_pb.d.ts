@@ -433,6 +433,13 @@ export declare type WatchNeedsResponse = Message<"bigfleet.v1alpha1.WatchNeedsRe
    * @generated from field: bigfleet.v1alpha1.NeedSummary summary = 5;
    */
   summary?: NeedSummary | undefined;
+
+  /**
+   * With a window: for how many milliseconds the needs have not been read although a shard has planned again.
+   *
+   * @generated from field: int64 age_millis = 1000;
+   */
+  ageMillis: bigint;
 };
 
 /**
@@ -462,7 +469,8 @@ export declare type FleetNeed = Message<"bigfleet.v1alpha1.FleetNeed"> & {
   shardId: string;
 
   /**
-   * The need.
+   * The need. Its ages in cycles are 0: they grow with every cycle, and a row comes again only when something else of it changed. Its
+   * unmet_since_unix_nanos says the same.
    *
    * @generated from field: bigfleet.v1alpha1.NeedView need = 3;
    */

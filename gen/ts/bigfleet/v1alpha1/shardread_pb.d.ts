@@ -64,8 +64,8 @@ export declare type InspectNeedsRequest = Message<"bigfleet.v1alpha1.InspectNeed
   atUnixNanos: bigint;
 
   /**
-   * InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. Not with limit,
-   * page_token, unsatisfied_only, row_id and at_unix_nanos.
+   * InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. That a row grew
+   * older is no change. Not with limit, page_token, unsatisfied_only, row_id and at_unix_nanos.
    *
    * @generated from field: string changed_since = 1004;
    */

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -56,20 +57,20 @@ func passed(err error) error {
 	return out
 }
 
-// shared is toShard for questions that many viewers ask alike.
+// shared is toShard for questions that many viewers ask alike. The header Age says for how many seconds the shard has not been asked.
 func shared[Req, Res any, PReq interface {
 	*Req
 	proto.Message
 }, PRes interface {
 	*Res
 	proto.Message
-}](ctx context.Context, g *shardGateway, req *connect.Request[Req],
+}](ctx context.Context, g *shardGateway, keep sources.Kept, req *connect.Request[Req],
 	call func(bigfleetv1alpha1connect.ShardReadClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error)) (*connect.Response[Res], error) {
 	shard, err := g.Sources.Shard(req.Header().Get(sources.TargetHeader))
 	if err != nil {
 		return nil, err
 	}
-	got, err := sources.Shared(ctx, shard, req.Spec().Procedure, PReq(req.Msg), func() (PRes, error) {
+	got, age, err := sources.Shared(ctx, shard, keep, req.Spec().Procedure, PReq(req.Msg), func() (PRes, error) {
 		_, out, err := toShard(ctx, g, req, call)
 		if err != nil {
 			return nil, err
@@ -79,23 +80,25 @@ func shared[Req, Res any, PReq interface {
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse((*Res)(got)), nil
+	out := connect.NewResponse((*Res)(got))
+	out.Header().Set("Age", strconv.Itoa(int(age.Seconds())))
+	return out, nil
 }
 
 func (g *shardGateway) GetStatus(ctx context.Context, r *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
-	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetStatus)
+	return shared(ctx, g, sources.Rows, r, bigfleetv1alpha1connect.ShardReadClient.GetStatus)
 }
 
 func (g *shardGateway) ListClusters(ctx context.Context, r *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
-	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListClusters)
+	return shared(ctx, g, sources.Sums, r, bigfleetv1alpha1connect.ShardReadClient.ListClusters)
 }
 
 func (g *shardGateway) ListMachines(ctx context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
-	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListMachines)
+	return shared(ctx, g, sources.Rows, r, bigfleetv1alpha1connect.ShardReadClient.ListMachines)
 }
 
 func (g *shardGateway) ListHints(ctx context.Context, r *connect.Request[pb.ListHintsRequest]) (*connect.Response[pb.ListHintsResponse], error) {
-	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListHints)
+	return shared(ctx, g, sources.Sums, r, bigfleetv1alpha1connect.ShardReadClient.ListHints)
 }
 
 func (g *shardGateway) GetMachine(ctx context.Context, r *connect.Request[pb.GetMachineRequest]) (*connect.Response[pb.GetMachineResponse], error) {
@@ -151,7 +154,7 @@ func (g *shardGateway) GetCost(ctx context.Context, r *connect.Request[pb.GetCos
 			return connect.NewResponse(&pb.GetCostResponse{Points: points}), nil
 		}
 	}
-	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetCost)
+	return shared(ctx, g, sources.Sums, r, bigfleetv1alpha1connect.ShardReadClient.GetCost)
 }
 
 // tell puts the whole sentence into each record.

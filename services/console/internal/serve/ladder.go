@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -22,7 +23,8 @@ func (c *Console) watchWindow(ctx context.Context, q *pb.WatchNeedsRequest, out 
 	complete := false
 	return c.every(ctx, func() error {
 		frame := &pb.WatchNeedsResponse{Sources: c.Sources.Statuses()}
-		needs, known := c.needs(q.GetShardId())
+		needs, known, age := c.needs(q.GetShardId())
+		frame.AgeMillis = age.Milliseconds()
 		if complete && slices.Equal(needs, looked) {
 			frame.SnapshotComplete = true
 			return out.Send(frame)
@@ -51,8 +53,8 @@ func (c *Console) watchWindow(ctx context.Context, q *pb.WatchNeedsRequest, out 
 	})
 }
 
-// needs are the newest readings, and whether none is still to come.
-func (c *Console) needs(shard string) (out []*sources.Needs, known bool) {
+// needs are the newest readings, whether none is still to come, and the age of the oldest.
+func (c *Console) needs(shard string) (out []*sources.Needs, known bool, age time.Duration) {
 	all := c.Sources.Shards()
 	known = len(all) > 0
 	for _, x := range all {
@@ -60,13 +62,13 @@ func (c *Console) needs(shard string) (out []*sources.Needs, known bool) {
 			continue
 		}
 		st := x.Snapshot()
-		if st.Needs != nil {
+		if age = max(age, st.NeedsAge()); st.Needs != nil {
 			out = append(out, st.Needs)
 		} else if st.Err == nil {
 			known = false
 		}
 	}
-	return out, known
+	return out, known, age
 }
 
 // selected is the window that a viewer asks for, and what matches in numbers.

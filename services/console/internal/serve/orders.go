@@ -129,6 +129,7 @@ func give[Req, Res any](ctx context.Context, g *orderGateway, req *connect.Reque
 		check = m.GetValidateOnly()
 	}
 	if !check {
+		shard.Forget()
 		g.told.orders.Inc()
 		level := slog.LevelInfo
 		if err != nil {

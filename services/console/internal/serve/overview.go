@@ -177,7 +177,11 @@ func headline(o *pb.WatchOverviewResponse, unmet int64, stale []string, fleet so
 	case o.GetNeeds() == 0:
 		return "Nothing asks for capacity."
 	}
-	return fmt.Sprintf("All is well: %s met.", counted(int(o.GetNeeds()), "need is", "needs are"))
+	met := counted(int(o.GetNeeds()), "need is", "needs are") + " met"
+	if failed := o.GetMachinesByState()[pb.MachineState_MACHINE_STATE_FAILED.String()]; failed > 0 {
+		return fmt.Sprintf("%s; %s failed.", met, counted(int(failed), "machine has", "machines have"))
+	}
+	return "All is well: " + met + "."
 }
 
 func counted(n int, one, many string) string {

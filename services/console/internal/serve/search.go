@@ -2,11 +2,13 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/console/internal/sources"
@@ -75,12 +77,12 @@ func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequ
 				f.add(&pb.SearchHit{Kind: "provider", Name: p.GetName(), ShardId: shard.ID, About: "provider of " + shard.ID})
 			}
 		}
-		clusters, err := shard.Read.ListClusters(ctx, connect.NewRequest(&pb.ListClustersRequest{PageSize: clustersPage}))
+		clusters, err := asked(ctx, shard, &pb.ListClustersRequest{PageSize: clustersPage}, shard.Read.ListClusters)
 		if err != nil {
 			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
 			continue
 		}
-		for _, x := range clusters.Msg.GetClusters() {
+		for _, x := range clusters.GetClusters() {
 			if strings.Contains(strings.ToLower(x.GetClusterId()), f.part) {
 				f.add(&pb.SearchHit{Kind: "cluster", Name: x.GetClusterId(), ShardId: shard.ID, ClusterId: x.GetClusterId(), About: "cluster of " + shard.ID})
 			}
@@ -95,14 +97,7 @@ func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequ
 		if f.full() {
 			continue
 		}
-		req := &pb.ListMachinesRequest{NamePart: f.part, PageSize: int32(f.limit)} //nolint:gosec // at most 100
-		machines, err := sources.Shared(ctx, shard, "search", req, func() (*pb.ListMachinesResponse, error) {
-			got, err := shard.Read.ListMachines(ctx, connect.NewRequest(req))
-			if err != nil {
-				return nil, err
-			}
-			return got.Msg, nil
-		})
+		machines, err := asked(ctx, shard, &pb.ListMachinesRequest{NamePart: f.part, PageSize: int32(f.limit)}, shard.Read.ListMachines) //nolint:gosec // at most 100
 		if err != nil {
 			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
 			continue
@@ -117,6 +112,24 @@ func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequ
 	hits := append(f.first, f.rest...)
 	out.Hits, out.More = hits[:min(len(hits), f.limit)], f.more || len(hits) > f.limit
 	return connect.NewResponse(out), nil
+}
+
+// asked is what a shard says, or said to the same question of a search a moment ago.
+func asked[Req, Res any, PReq interface {
+	*Req
+	proto.Message
+}, PRes interface {
+	*Res
+	proto.Message
+}](ctx context.Context, shard *sources.Shard, q PReq, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)) (PRes, error) {
+	got, _, err := sources.Shared(ctx, shard, sources.Rows, fmt.Sprintf("search %T", q), q, func() (PRes, error) {
+		got, err := call(ctx, connect.NewRequest((*Req)(q)))
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg, nil
+	})
+	return got, err
 }
 
 // findObjects looks into the clusters for Pods and workloads.

@@ -8,10 +8,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	answersMax  = 64               // kept of one shard
-	answerShare = 100              // an answer that took a second serves for a hundred, so that equal questions cost a shard at most a hundredth of its time
-	answerLast  = 15 * time.Second // and no longer than this
+const answersMax = 64 // kept of one shard
+
+// Kept says for how long an answer serves equal questions.
+type Kept struct {
+	share time.Duration // a number: an answer that took a second serves for so many, so that equal questions cost a shard at most that part of its time
+	last  time.Duration // and no longer than this
+}
+
+// Rows are kept shortly: people act on them. Sums take a shard long, and change little.
+var (
+	Rows = Kept{100, 15 * time.Second}
+	Sums = Kept{400, 30 * time.Second}
 )
 
 // answers are a shard's newest answers by question: viewers of the same page cost it one call.
@@ -22,6 +30,7 @@ type answers struct {
 
 type answer struct {
 	ready chan struct{}
+	asked time.Time
 	until time.Time // set when it is ready
 	value proto.Message
 	err   error
@@ -29,34 +38,40 @@ type answer struct {
 }
 
 // Shared asks the shard, or gives what it said to an equal question a moment ago. Who asks and leaves ends the call, and one of those who wait
-// asks anew: a page that is gone costs the shard nothing. Nobody may change the answer.
-func Shared[Req, Res proto.Message](ctx context.Context, s *Shard, procedure string, req Req, ask func() (Res, error)) (Res, error) {
+// asks anew: a page that is gone costs the shard nothing. Nobody may change the answer. age is for how long the shard has not been asked.
+func Shared[Req, Res proto.Message](ctx context.Context, s *Shard, keep Kept, procedure string, req Req, ask func() (Res, error)) (_ Res, age time.Duration, _ error) {
 	var none Res
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
-		return none, err
+		return none, 0, err
 	}
 	key := procedure + "\x00" + string(text)
 	for {
 		a, mine := s.answers.take(key)
 		if mine {
-			began := time.Now()
 			got, err := ask()
 			a.value, a.err, a.left = got, err, ctx.Err() != nil
-			a.until = time.Now().Add(min(answerLast, answerShare*time.Since(began)))
+			a.until = time.Now().Add(min(keep.last, keep.share*time.Since(a.asked)))
 			close(a.ready)
-			return got, err
+			return got, 0, err
 		}
 		select {
 		case <-a.ready:
 		case <-ctx.Done():
-			return none, ctx.Err()
+			return none, 0, ctx.Err()
 		}
 		if a.err == nil || !a.left {
 			got, _ := a.value.(Res)
-			return got, a.err
+			return got, time.Since(a.asked), a.err
 		}
 	}
+}
+
+// Forget lets nobody have an older answer: an order has changed what the shard says.
+func (s *Shard) Forget() {
+	s.answers.mu.Lock()
+	defer s.answers.mu.Unlock()
+	s.answers.all = nil
 }
 
 func (x *answers) take(key string) (a *answer, mine bool) {
@@ -68,7 +83,7 @@ func (x *answers) take(key string) (a *answer, mine bool) {
 	if x.all == nil || len(x.all) >= answersMax {
 		x.drop()
 	}
-	a = &answer{ready: make(chan struct{})}
+	a = &answer{ready: make(chan struct{}), asked: time.Now()}
 	x.all[key] = a
 	return a, true
 }

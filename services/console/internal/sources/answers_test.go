@@ -20,7 +20,7 @@ func TestWhoLeavesEndsItsQuestion(t *testing.T) {
 	ask := func(ctx context.Context, answer *pb.GetStatusResponse) <-chan got {
 		out := make(chan got, 1)
 		go func() {
-			res, err := Shared(ctx, s, "status", question, func() (*pb.GetStatusResponse, error) {
+			res, _, err := Shared(ctx, s, Rows, "status", question, func() (*pb.GetStatusResponse, error) {
 				asked <- struct{}{}
 				if answer == nil {
 					<-ctx.Done()
@@ -61,9 +61,40 @@ func TestRefusalIsNotKept(t *testing.T) {
 	s := &Shard{}
 	refused := errors.New("refused")
 	for _, want := range []error{refused, nil} {
-		_, err := Shared(t.Context(), s, "status", &pb.GetStatusRequest{}, func() (*pb.GetStatusResponse, error) { return &pb.GetStatusResponse{}, want })
+		_, _, err := Shared(t.Context(), s, Rows, "status", &pb.GetStatusRequest{}, func() (*pb.GetStatusResponse, error) { return &pb.GetStatusResponse{}, want })
 		if !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+}
+
+// OPS-6.5: an answer that others got before says how old it is, and who asked first hears of no age.
+func TestSharedAnswerHasItsAge(t *testing.T) {
+	s := &Shard{}
+	for i := range 2 {
+		_, age, err := Shared(t.Context(), s, Rows, "status", &pb.GetStatusRequest{}, func() (*pb.GetStatusResponse, error) {
+			time.Sleep(150 * time.Millisecond) // it serves for a hundred times as long
+			return &pb.GetStatusResponse{}, nil
+		})
+		if err != nil || (i == 0) != (age == 0) || i == 1 && age < 150*time.Millisecond {
+			t.Errorf("question %d: age %v, %v", i, age, err)
+		}
+	}
+}
+
+// OPS-6.2: after an order nobody gets what the shard said before it.
+func TestOrdersEndOldAnswers(t *testing.T) {
+	s := &Shard{}
+	for i, want := range []string{"before", "before", "after"} {
+		if i == 2 {
+			s.Forget()
+		}
+		got, _, err := Shared(t.Context(), s, Rows, "status", &pb.GetStatusRequest{}, func() (*pb.GetStatusResponse, error) {
+			time.Sleep(150 * time.Millisecond)
+			return &pb.GetStatusResponse{ShardId: map[bool]string{true: "before", false: "after"}[i < 2]}, nil
+		})
+		if err != nil || got.GetShardId() != want {
+			t.Errorf("question %d: %v, %v", i, got, err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 	retryAfter   = time.Second      // before a lost stream is opened again
 	rateOver     = time.Minute      // actions are counted over
 	needsEvery   = time.Second      // at most, while somebody looks at needs
-	needsShare   = 200              // reading what changed takes at most this part of the time: where much changes it is read less often
+	needsShare   = 400              // reading what changed takes at most this part of the time: where much changes it is read less often
 	wholeShare   = 20               // the same of reading all, at the beginning and after a shard's start
 	needsLatest  = 10 * time.Second // and not later than this
 	needsTimeout = 30 * time.Second // of one reading
@@ -184,6 +184,14 @@ func (s *Shard) Told(r *pb.DecisionRecord) *pb.DecisionRecord {
 	return out
 }
 
+// NeedsAge is for how long the needs have not been read although the shard has planned again.
+func (st State) NeedsAge() time.Duration {
+	if st.Needs == nil || st.Err != nil || st.Needs.Cycle == st.Status.GetCycle() {
+		return 0 // nothing is shown, its source is named as silent, or it is what the shard knows
+	}
+	return time.Since(st.Needs.At)
+}
+
 // PerMinute counts the actions of the last minute by kind.
 func (st State) PerMinute(into map[string]float64) {
 	for i, at := range st.started {
@@ -249,6 +257,7 @@ func (s *Shard) inspect(ctx context.Context, before *Needs) (*Needs, error) {
 			continue
 		}
 		n := stream.Msg().GetNeed()
+		n.AgeCyclesUnmet, n.ParkedAgeCycles = 0, 0 // of what does not change they are not told again
 		out.clusters[n.GetClusterId()] = append(out.clusters[n.GetClusterId()], &pb.FleetNeed{Key: key(s.ID, n), ShardId: s.ID, Need: n})
 	}
 	if err := stream.Err(); err != nil {

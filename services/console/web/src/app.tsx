@@ -94,6 +94,15 @@ function Moment() {
   return <div class="moment" role="status"><span>Every page shows <b>{t.toLocaleString()}</b></span><button type="button" onClick={() => step(-60)}>1 min earlier</button><button type="button" onClick={() => step(60)}>1 min later</button><button type="button" onClick={() => change({ at: undefined })}>Back to now</button></div>;
 }
 
+/** To the next or previous row of a table or list: its first link, so that enter opens it. Lists that walk by themselves are left alone. */
+function walk(step: number) {
+  const scope = document.activeElement?.closest(".drawer") ?? document.querySelector(".main");
+  if (!scope || scope.querySelector(".grid, .list.wait li")) return;
+  const rows = [...scope.querySelectorAll("tbody tr, .list li, .timeline li, .first li")].filter((r) => r.querySelector("a"));
+  const here = rows.findIndex((r) => r.contains(document.activeElement));
+  rows[Math.max(0, Math.min(rows.length - 1, here + step))]?.querySelector("a")?.focus();
+}
+
 /** g and a letter go to a place, ? helps, Escape closes the drawer. Search and lists have their own. */
 function useKeys(help: () => void) {
   const [, go] = useLocation();
@@ -108,6 +117,7 @@ function useKeys(help: () => void) {
       }
       if ((e.target as HTMLElement).closest?.("input,select,textarea")) return;
       if (e.key === "?") help();
+      else if (e.key === "j" || e.key === "k") walk(e.key === "j" ? 1 : -1);
       else if (e.key === "g") begun.current = e.timeStamp;
       else if (begun.current && e.timeStamp - begun.current < 1500) {
         const to = places.find(([, , k]) => k === e.key);

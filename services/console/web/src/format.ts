@@ -38,6 +38,11 @@ export const iso = (millis: number) => new Date(millis).toISOString();
 
 const lower = (s: string) => s.toLowerCase().replaceAll("_", " ");
 export const stateName = (s: MachineState) => lower(MachineState[s] ?? `state ${s}`);
+/** The number of a state's full name, as filters take it. */
+export const stateNumber = (name: string) => String(MachineState[name.replace("MACHINE_STATE_", "") as keyof typeof MachineState] ?? "");
+const inUse = ["configured", "configuring", "creating", "idle", "draining", "deleting", "failed", "speculative"];
+/** Machines by state, always in the same order. */
+export const byState = (states: { [name: string]: number | bigint }): [string, number][] => Object.entries(states).map(([k, n]): [string, number] => [k, Number(n)]).sort((a, b) => inUse.indexOf(plainName(a[0])) - inUse.indexOf(plainName(b[0])));
 export const capacityName = (c: CapacityType) => lower(CapacityType[c] ?? `type ${c}`).replace("unspecified", "unknown");
 export const actionName = (k: ActionKind) => lower(ActionKind[k] ?? "action").replace("unspecified", "");
 export const recordName = (t: RecordType) => lower(RecordType[t] ?? "record");
@@ -74,7 +79,12 @@ function quantity(q: string, key: string): string {
   return whole.format(Number(v.toPrecision(4)));
 }
 
+/** A requirement, as `zone in a, b`. */
+export const requirement = (r: { key: string; operator: number; values: string[] }) => `${r.key} ${["?", "in", "not in", "exists", "does not exist", "same"][r.operator] ?? ""} ${r.values.join(", ")}`.trim().slice(0, 400);
+
 /** A need by its name, as the command line takes it. */
 export const needName = (n: NeedView) => `${n.clusterId}/${n.need?.rowId || n.profileFingerprint}`;
 export const shortRow = (n: NeedView) => (n.need?.rowId || n.profileFingerprint).slice(0, 12);
 export const recordSchema = DecisionRecordSchema;
+/** A word for the shell. */
+export const quote = (s: string) => (/^[\w@%+=:,./-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);

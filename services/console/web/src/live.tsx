@@ -1,8 +1,11 @@
 // What stays current: streams that mend themselves, and answers that are asked again when their inputs change.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { said } from "./api";
+import { ageOf, said } from "./api";
 
 export type Flow<T> = { value: T | undefined; at: number; lost: string; since: number };
+
+/** A console says something at least every five seconds. A connection that brings nothing for so long is dead, though nobody closed it. */
+const silence = 15_000;
 
 /**
  * Follows a stream while the page is visible. A stream that breaks is opened again, after half a second, then more, at most five.
@@ -20,8 +23,19 @@ export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => As
       const mine = new AbortController();
       stop = mine;
       let state = begin();
+      let silent = false;
+      let watch = 0;
+      const heard = () => {
+        clearTimeout(watch);
+        watch = window.setTimeout(() => {
+          silent = true;
+          mine.abort();
+        }, silence);
+      };
+      heard();
       try {
         for await (const message of open(mine.signal)) {
+          heard();
           wait = 500;
           state = fold(state, message);
           const value = state;
@@ -29,10 +43,12 @@ export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => As
         }
         throw new Error("The stream ended.");
       } catch (e) {
-        if (mine.signal.aborted) return;
-        set((f) => ({ ...f, lost: said(e) }));
+        if (mine.signal.aborted && !silent) return;
+        set((f) => ({ ...f, lost: silent ? `Nothing was heard for ${silence / 1000} s.` : said(e) }));
         timer = window.setTimeout(run, wait);
         wait = Math.min(wait * 2, 5000);
+      } finally {
+        clearTimeout(watch);
       }
     };
     const seen = () => {
@@ -51,36 +67,42 @@ export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => As
   return flow;
 }
 
-export type Answer<T> = { value: T | undefined; error: string; loading: boolean };
+/** `at` is when the value was true, by this browser's clock; 0 without one. */
+export type Answer<T> = { value: T | undefined; at: number; error: string; loading: boolean };
 
 /** Asks once for these inputs, and again after `every` milliseconds while the page is visible. The old answer stays until the new one is there. */
 export function useAnswer<T>(ask: ((signal: AbortSignal) => Promise<T>) | undefined, deps: unknown[], every = 0): Answer<T> {
-  const [answer, set] = useState<Answer<T>>({ value: undefined, error: "", loading: true });
+  const [answer, set] = useState<Answer<T>>({ value: undefined, at: 0, error: "", loading: true });
   const key = useRef("");
   useEffect(() => {
-    const stop = new AbortController();
+    let stop = new AbortController();
+    let left = false;
     let timer = 0;
     const now = JSON.stringify(deps, (_, v) => (typeof v === "bigint" ? String(v) : v));
-    if (key.current !== now) set((a) => ({ value: a.value, error: "", loading: true }));
+    if (key.current !== now) set((a) => ({ ...a, error: "", loading: true }));
     key.current = now;
     const run = async () => {
       if (!ask) {
-        set({ value: undefined, error: "", loading: false });
+        set({ value: undefined, at: 0, error: "", loading: false });
         return;
       }
       if (!document.hidden) {
+        stop = new AbortController();
+        const began = Date.now();
         try {
           const value = await ask(stop.signal);
-          if (!stop.signal.aborted) set({ value, error: "", loading: false });
+          if (left) return;
+          set({ value, at: began - ageOf(stop.signal), error: "", loading: false });
         } catch (e) {
-          if (stop.signal.aborted) return;
-          set((a) => ({ value: a.value, error: said(e), loading: false }));
+          if (left) return;
+          set((a) => ({ ...a, error: said(e), loading: false }));
         }
       }
-      if (every && !stop.signal.aborted) timer = window.setTimeout(run, every);
+      if (every) timer = window.setTimeout(run, every);
     };
     run();
     return () => {
+      left = true;
       stop.abort();
       clearTimeout(timer);
     };

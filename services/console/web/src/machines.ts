@@ -2,13 +2,13 @@
 import type { CapacityType, MachineState } from "@bigfleet/api/v1alpha1/provider";
 import { MachineFlag, type MachineView } from "@bigfleet/api/v1alpha1/shardread";
 import { useEffect, useReducer, useRef } from "preact/hooks";
-import { at, said, shard } from "./api";
+import { ageOf, at, said, shard } from "./api";
 import { value } from "./format";
 
 export type MachineRow = { id: string; shard: string; state: MachineState; type: string; zone: string; provider: string; cluster: string; capacity: CapacityType; price: number; node: string; since: number; cpu: number; rack: string };
 export const asMachine = (v: MachineView): MachineRow => ({
   id: v.machine?.id ?? "", shard: v.shardId, state: v.machine?.state ?? 0, type: v.machine?.instanceType ?? "", zone: v.machine?.zone ?? "", provider: v.provider, cluster: v.machine?.cluster || v.intendedClusterId, capacity: v.machine?.capacityType ?? 0,
-  price: v.machine?.pricePerHour ?? 0, node: v.nodeName, since: Number(v.stateSinceUnixNanos / 1_000_000n), cpu: value(v.machine?.resources?.resources.cpu ?? v.machine?.allocatable?.resources.cpu), rack: v.machine?.labels["topology.bigfleet.lucy.sh/rack"] ?? "",
+  price: v.machine?.pricePerHour ?? 0, node: v.nodeName, since: Number(v.stateSinceUnixNanos / 1_000_000n), cpu: value(v.machine?.resources?.resources.cpu ?? v.machine?.allocatable?.resources.cpu), rack: Object.entries(v.machine?.labels ?? {}).find(([k]) => k.endsWith("/rack"))?.[1] ?? "",
 } as MachineRow);
 
 /** Shards see each other's machines too; each machine is shown by its owner. */
@@ -18,7 +18,7 @@ const pageSize = 200;
 const kept = 40; // pages
 const atOnce = 3; // questions
 const most = 1_100_000; // rows: a browser draws no taller list
-type Page = { rows: MachineRow[]; used: number };
+type Page = { rows: MachineRow[]; used: number; at: number };
 type Filter = { states: MachineState[]; clusterId: string; provider: string; instanceType: string; zone: string; capacityTypes: CapacityType[] };
 type Part = { shard: string; total: number | undefined; pages: Map<number, Page>; tokens: Map<number, string>; busy: Set<number>; error: string };
 const part = (shard: string): Part => ({ shard, total: undefined, pages: new Map(), tokens: new Map([[0, ""]]), busy: new Set(), error: "" });
@@ -35,7 +35,9 @@ export function useMachines(shards: string[], filter: Filter) {
   const ask = (p: Part, from: number, size: number, count = false) => {
     let page = Math.floor(from / pageSize);
     while (page > 0 && !p.tokens.has(page)) page--;
-    return shard.listMachines({ ...filter, ownedOnly: true, pageSize: size, pageToken: p.tokens.get(page) ?? "", skip: from - page * pageSize, count }, at(p.shard, b.stop.signal));
+    const mine = AbortSignal.any([b.stop.signal]); // each question has its own, for the age of its answer
+    const began = Date.now();
+    return shard.listMachines({ ...filter, ownedOnly: true, pageSize: size, pageToken: p.tokens.get(page) ?? "", skip: from - page * pageSize, count }, at(p.shard, mine)).then((got) => ({ got, at: began - ageOf(mine) }));
   };
   const lengthOf = (p: Part) => p.total ?? Math.max(0, ...[...p.pages].map(([k, x]) => k * pageSize + x.rows.length)) + (p.tokens.size > 1 || p.pages.size === 0 ? 1 : 0);
   const find = (parts: Part[], i: number): [Part, number] | undefined => {
@@ -51,9 +53,9 @@ export function useMachines(shards: string[], filter: Filter) {
     const mine = b.stop;
     p.busy.add(k);
     try {
-      const got = await ask(p, k * pageSize, pageSize);
+      const { got, at } = await ask(p, k * pageSize, pageSize);
       if (mine.signal.aborted) return;
-      p.pages.set(k, { rows: got.machines.filter(owned).map(asMachine), used: ++b.clock });
+      p.pages.set(k, { rows: got.machines.filter(owned).map(asMachine), used: ++b.clock, at });
       if (got.nextPageToken) p.tokens.set(k + 1, got.nextPageToken);
       else p.total ??= k * pageSize + got.machines.length;
       p.error = "";
@@ -87,7 +89,7 @@ export function useMachines(shards: string[], filter: Filter) {
   };
   const countAll = async (p: Part) => {
     const mine = b.stop;
-    const got = await ask(p, 0, 1, true).catch(() => undefined);
+    const got = (await ask(p, 0, 1, true).catch(() => undefined))?.got;
     if (!got || mine.signal.aborted) return;
     const total = Math.max(0, Math.min(most, Number(got.total)));
     if (p.total !== undefined && p.total !== total) { // places have moved
@@ -104,11 +106,11 @@ export function useMachines(shards: string[], filter: Filter) {
       const first = from?.[0] === p ? from[1] : to?.[0] === p ? 0 : -1;
       if (first < 0) continue;
       const mine = b.stop;
-      const got = await ask(p, first, Math.min(200, b.last - b.first + 1)).catch(() => undefined);
-      if (!got || mine.signal.aborted) continue;
-      got.machines.filter(owned).map(asMachine).forEach((r, n) => {
+      const answer = await ask(p, first, Math.min(200, b.last - b.first + 1)).catch(() => undefined);
+      if (!answer || mine.signal.aborted) continue;
+      answer.got.machines.filter(owned).map(asMachine).forEach((r, n) => {
         const page = p.pages.get(Math.floor((first + n) / pageSize));
-        if (page) page.rows[(first + n) % pageSize] = r;
+        if (page) Object.assign(page, { at: answer.at }).rows[(first + n) % pageSize] = r;
       });
       draw(0);
     }
@@ -135,8 +137,13 @@ export function useMachines(shards: string[], filter: Filter) {
   const parts = b.old ?? b.parts; // until the first page of another question is there
   const count = parts.reduce((n, p) => n + lengthOf(p), 0);
   const known = parts.reduce((n, p) => n + (p.total ?? 0), 0);
+  /** When the oldest of the rows in view was true; 0 while none is there. */
+  const seen = [b.first, b.last].flatMap((i) => {
+    const hit = find(parts, i);
+    return hit?.[0].pages.get(Math.floor(hit[1] / pageSize))?.at ?? [];
+  });
   return {
-    known, counted: b.parts.length > 0 && b.parts.every((p) => p.total !== undefined), loading: b.key !== key || !!b.old || b.parts.some((p) => p.pages.size === 0 && p.total !== 0), error: b.parts.find((p) => p.error)?.error ?? "", count,
+    at: seen.length ? Math.min(...seen) : 0, known, counted: b.parts.length > 0 && b.parts.every((p) => p.total !== undefined), loading: b.key !== key || !!b.old || b.parts.some((p) => p.pages.size === 0 && p.total !== 0), error: b.parts.find((p) => p.error)?.error ?? "", count,
     row: (i: number): MachineRow | undefined => {
       const hit = find(parts, i);
       return hit?.[0].pages.get(Math.floor(hit[1] / pageSize))?.rows[hit[1] % pageSize];

@@ -7,12 +7,19 @@ import { open, opened } from "./url";
 
 export const what = (r: DecisionRecord) => {
   const kind = r.kind ? actionName(r.kind) : "";
-  if (r.type === RecordType.STARTED) return kind;
+  if (r.type === RecordType.STARTED || !r.type) return kind;
   if (r.type === RecordType.ENDED) return `${kind} ended`;
   return kind ? `${kind}, ${recordName(r.type)}` : recordName(r.type);
 };
 export const bad = (r: DecisionRecord) => (r.type === RecordType.ENDED && r.outcome !== "success" && r.outcome !== "") || [RecordType.MACHINE_FAILED, RecordType.MACHINE_VANISHED, RecordType.MACHINE_STUCK, RecordType.MACHINE_REJECTED, RecordType.ROLLUP_REJECTED, RecordType.FENCE, RecordType.INTERRUPTION].includes(r.type);
 export const kindTone: Record<number, Tone> = { [ActionKind.BOOTSTRAP]: "met", [ActionKind.PROVISION]: "way", [ActionKind.PREEMPT]: "short", [ActionKind.RECLAIM]: "held", [ActionKind.DELETE]: "idle" };
+
+/** What is worth a line: an action that ended says what its start said, and a machine that failed says why it left its state. */
+export function worth(rows: DecisionRecord[]): DecisionRecord[] {
+  const ended = new Set(rows.filter((r) => r.type === RecordType.ENDED).map((r) => `${r.shardId} ${r.operationId}`));
+  const failed = new Set(rows.filter((r) => r.type === RecordType.MACHINE_FAILED || r.type === RecordType.MACHINE_RECOVERED).map((r) => `${r.shardId} ${r.cycle} ${r.machineId}`));
+  return rows.filter((r) => !(r.type === RecordType.STARTED && r.operationId && ended.has(`${r.shardId} ${r.operationId}`)) && !(r.type === RecordType.UNEXPECTED_EDGE && failed.has(`${r.shardId} ${r.cycle} ${r.machineId}`)));
+}
 
 export function Line({ r }: { r: DecisionRecord }) {
   return (

@@ -72,4 +72,15 @@ await b.story("the console itself starts again", async (page) => {
   await freshness(page, whole);
   must(await page.evaluate(() => window.kept), "the page was loaded again");
 }, { lost: true });
+await b.story("the console hangs, and nobody closes the connection", async (page) => {
+  await b.visit(page, "/demand");
+  await page.waitForSelector(".grid.ladder .r");
+  await freshness(page, whole);
+  await order("hang-console");
+  await freshness(page, "^◇.* old$"); // what is shown has its age
+  await freshness(page, "Lost, connecting again");
+  must((await page.locator(".grid.ladder .r").count()) > 0, "Demand lost its rows");
+  await order("wake-console");
+  await freshness(page, whole);
+}, { lost: true });
 await b.end();

@@ -8,15 +8,23 @@ const base = process.argv[2];
 const { MACHINE, VICTIM, POD, READY } = process.env;
 const b = await start(base);
 
-const pages = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "/fleet/capacity", "/fleet/drains", "/money", "/money/waste", "/money/whatif", "/history", "/history/compare",
+const whatif = `/money/whatif?edits=${encodeURIComponent(JSON.stringify([{ do: "scale", cluster: "blue", factor: 2 }]))}`;
+const pages = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "/fleet/capacity", "/fleet/drains", "/money", "/money/waste", "/money/whatif", whatif, "/history", "/history/compare",
   "/system", "/system/sources", "/system/coordinator", "/system/ownership", "/system/moves", "/system/settings"];
-const name = (path) => path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "now";
+const name = (path) => (path === whatif ? "money-whatif-edits" : path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "now");
 const began = Date.now();
 const page = await b.open();
 for (const path of pages) {
   await b.visit(page, path);
   await b.both(page, path, name(path));
   await queries(page, path);
+  for (const [width, height] of [[390, 800], [1920, 1080]]) { // a telephone, a wall
+    await page.setViewportSize({ width, height });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    if (wide > 0) b.wrong.add(`${path} is ${wide} px wider than a window of ${width} px`);
+    if (width < 400 && ["/", "/demand", "/money"].includes(path)) await b.picture(page, `phone-${name(path)}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
 }
 const enc = encodeURIComponent;
 for (const [kind, open] of Object.entries({
@@ -28,6 +36,12 @@ for (const [kind, open] of Object.entries({
   await b.both(page, `drawer of a ${kind}`, kind);
   await queries(page, kind, ".drawer");
 }
+await b.visit(page, "/");
+await page.waitForSelector(".list.wait li");
+await page.locator(".list.wait li", { hasText: "green/" }).first().locator("a").click();
+await page.waitForSelector(".drawer .funnel");
+await b.both(page, "drawer of a need", "need");
+await queries(page, "need", ".drawer");
 console.log(`pages: ${Date.now() - began} ms`);
 await page.context().close();
 
@@ -86,6 +100,72 @@ await b.story("where does the money go", async (page) => {
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.pathname === "/money/waste");
   await b.settled(page, "waste");
+});
+await b.story("what if, in a link", async (page) => {
+  await b.visit(page, "/money/whatif");
+  await page.locator(".empty a").first().click(); // an example
+  await page.waitForFunction(() => /Spend before/.test(document.querySelector(".page").textContent));
+  const shown = page.url();
+  const said = await page.locator(".figures").textContent();
+  const other = await b.open();
+  await other.goto(shown);
+  await other.waitForFunction(() => /Spend before/.test(document.querySelector(".page").textContent));
+  must(said.startsWith("Spend before") && (await other.locator("ul.filters button").count()) === 1, `who opens the link does not see the change: ${said}`);
+});
+await b.story("a moment of history is the moment of every page", async (page) => {
+  await b.visit(page, "/history");
+  const slider = page.locator("input[aria-label=Moment]");
+  await slider.focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.waitForFunction(() => new URLSearchParams(location.search).get("at"));
+  const at = new URL(page.url()).searchParams.get("at");
+  for (const key of ["n", "d", "m"]) {
+    await page.keyboard.press("Escape");
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+    await page.waitForFunction((t) => new URLSearchParams(location.search).get("at") === t && /Every page shows/.test(document.querySelector(".moment")?.textContent ?? ""), at);
+    await b.settled(page, `g ${key} at ${at}`);
+  }
+  await page.locator(".moment button", { hasText: "Back to now" }).click();
+  await page.waitForFunction(() => !new URLSearchParams(location.search).get("at"));
+});
+await b.story("tables are walked by keys", async (page) => {
+  await b.visit(page, "/fleet/clusters");
+  await page.waitForSelector("tbody tr a");
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  const second = await page.evaluate(() => [...document.querySelectorAll("tbody tr")].findIndex((r) => r.contains(document.activeElement)));
+  must(second === 1, `two presses of j lead to row ${second}`);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".drawer .facts");
+});
+await b.story("a page that is hidden asks nothing, and is live again when it is seen", async (page) => {
+  const open = new Set();
+  let asked = 0;
+  page.on("request", (r) => { if (r.url().includes("/bigfleet.")) { asked++; open.add(r); } });
+  for (const end of ["requestfinished", "requestfailed"]) page.on(end, (r) => open.delete(r));
+  await b.visit(page, "/demand");
+  await page.waitForSelector(".grid.ladder .r");
+  must(open.size >= 2, `a page that is seen holds ${open.size} streams`);
+  const hide = (hidden) => page.evaluate((h) => { Object.defineProperty(document, "hidden", { configurable: true, get: () => h }); document.dispatchEvent(new Event("visibilitychange")); }, hidden);
+  await hide(true);
+  for (let n = 0; open.size > 0 && n < 100; n++) await page.waitForTimeout(100);
+  must(open.size === 0, `a page that is hidden holds ${[...open].map((r) => r.url())}`);
+  const before = asked;
+  await page.waitForTimeout(2500);
+  must(asked === before, `a page that is hidden asked ${asked - before} times`);
+  await hide(false);
+  await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
+  must(open.size >= 2, "the page does not follow again");
+}, { lost: true });
+await b.story("a slow link", async (page) => {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Network.enable");
+  await cdp.send("Network.emulateNetworkConditions", { offline: false, latency: 400, downloadThroughput: 200_000, uploadThroughput: 20_000 });
+  await b.visit(page, "/demand");
+  await page.waitForSelector(".grid.ladder .r");
+  await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
 });
 await b.story("keys", async (page) => {
   await b.visit(page, "/");

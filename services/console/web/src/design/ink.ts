@@ -1,9 +1,25 @@
 // Tokens for canvases, which cannot read a stylesheet.
+import { useEffect, useState } from "preact/hooks";
+
 const series = ["met", "way", "held", "idle", "money", "short"];
+/** The token of the i-th of several series. */
+export const seriesTone = (i: number) => series[i % series.length] as string;
+
+/** The present theme: what is drawn on a canvas is drawn again when it changes. */
+export function useTheme(): string {
+  const present = () => document.documentElement.dataset.theme ?? "";
+  const [theme, set] = useState(present());
+  useEffect(() => {
+    const changed = () => set(present());
+    window.addEventListener("theme", changed);
+    return () => window.removeEventListener("theme", changed);
+  }, []);
+  return theme;
+}
 /** A token's colour in the present theme; s0, s1, … are colours for series. */
 export function tone(name: string): string {
   const m = /^s(\d+)(-fill)?$/.exec(name);
-  const token = m ? `${series[Number(m[1]) % series.length]}${m[2] ?? ""}` : name;
+  const token = m ? `${seriesTone(Number(m[1]))}${m[2] ?? ""}` : name;
   return getComputedStyle(document.documentElement).getPropertyValue(`--${token}`).trim() || "#888";
 }
 /** Values on top of each other: each series holds the sum of itself and of those after it, so that the first is drawn behind all. */

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { capacityName, dollars, stateName, toneOf } from "../format";
 import type { MachineRow } from "../machines";
-import { tone } from "./ink";
+import { tone, useTheme } from "./ink";
 
 type CellBox = { x: number; y: number; w: number; h: number; r: MachineRow };
 
@@ -11,18 +11,13 @@ export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: strin
   const cells = useRef<CellBox[]>([]);
   const [over, setOver] = useState<MachineRow>();
   const [width, setWidth] = useState(0);
-  const [theme, setTheme] = useState(0);
+  const theme = useTheme();
   useEffect(() => {
     const el = canvas.current?.parentElement;
     if (!el) return;
     const fit = new ResizeObserver(() => setWidth(el.clientWidth));
     fit.observe(el);
-    const changed = () => setTheme((n) => n + 1);
-    window.addEventListener("theme", changed);
-    return () => {
-      fit.disconnect();
-      window.removeEventListener("theme", changed);
-    };
+    return () => fit.disconnect();
   }, []);
   useEffect(() => {
     const el = canvas.current;
@@ -84,7 +79,7 @@ export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: strin
 function grouped(rows: MachineRow[], by: string): [string, MachineRow[]][] {
   const out = new Map<string, MachineRow[]>();
   for (const r of rows) {
-    const k = by === "type" ? r.type : by === "cluster" ? r.cluster || "no cluster" : by === "capacity" ? capacityName(r.capacity) : `${r.provider} · ${r.zone}`;
+    const k = by === "type" ? r.type : by === "cluster" ? r.cluster || "no cluster" : by === "capacity" ? capacityName(r.capacity) : by === "rack" ? `${r.provider} · ${r.zone} · ${r.rack || "no rack"}` : `${r.provider} · ${r.zone}`;
     const g = out.get(k);
     if (g) g.push(r);
     else out.set(k, [r]);

@@ -2,8 +2,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import type { Answer } from "../live";
-import type { Tone } from "../format";
+import { span, type Tone } from "../format";
+import { type Answer, useNow } from "../live";
 
 export const Sentence = ({ children, tone }: { children: ComponentChildren; tone?: Tone | undefined }) => <span class={`sentence ${tone ?? ""}`} dir="auto">{children}</span>;
 /** A name from elsewhere: text, cut where it does not fit, whole on hover. */
@@ -14,8 +14,9 @@ export function Section({ title, end, children, id }: { title: ComponentChildren
   return <section class="section" id={id}><header><h2>{title}</h2>{end && <span class="end">{end}</span>}</header>{children}</section>;
 }
 
-export const Figure = ({ label, href, children, tone }: { label: string; href?: string; children: ComponentChildren; tone?: Tone | undefined }) => (
-  <div class="figure"><span class="dim">{label}</span><b class={tone ?? ""}>{href ? <Link href={href}>{children}</Link> : children}</b></div>
+/** One number: it opens what it is made of, and has the same question for other tools beside its name. */
+export const Figure = ({ label, href, children, tone, ask }: { label: string; href?: string; children: ComponentChildren; tone?: Tone | undefined; ask?: Question | undefined }) => (
+  <div class="figure"><span class="dim">{label}{ask && <Ask {...ask} of={label} />}</span><b class={tone ?? ""}>{href ? <Link href={href}>{children}</Link> : children}</b></div>
 );
 
 export type Part = { label: string; size: number; tone: Tone; text?: string; href?: string };
@@ -33,8 +34,9 @@ export function Bar({ parts, total, legend, thin, label }: { parts: Part[]; tota
   );
 }
 
-/** The same question for other tools: curl, where the RPC is no stream, and the command line. */
-export function Ask({ rpc, body = {}, cli, target }: { rpc?: string; body?: object; cli?: string | undefined; target?: string | undefined }) {
+export type Question = { rpc?: string; body?: object; cli?: string | undefined; target?: string | undefined; prom?: string | undefined };
+/** The same question for other tools: curl, where the RPC is no stream, the command line, and Prometheus, where a metric has the answer. */
+export function Ask({ rpc, body = {}, cli, target, prom, of }: Question & { of?: string }) {
   const [on, set] = useState(false);
   const box = useRef<HTMLSpanElement>(null);
   useEffect(() => {
@@ -56,8 +58,8 @@ export function Ask({ rpc, body = {}, cli, target }: { rpc?: string; body?: obje
   const curl = `curl -s -H 'content-type: application/json'${target ? ` -H ${quote(`bigfleet-target: ${target}`)}` : ""} -d ${quote(JSON.stringify(body, (_, v) => (typeof v === "bigint" ? String(v) : v)))} ${location.origin}/bigfleet.v1alpha1.${rpc}`;
   return (
     <span class="ask" ref={box}>
-      <button type="button" class="quiet" aria-expanded={on} title="The same as curl and on the command line" onClick={() => set(!on)}>query</button>
-      {on && <div class="pop">{rpc && <><h3>curl</h3><Copy text={curl} /></>}{cli && <><h3>Command line</h3><Copy text={cli} /></>}</div>}
+      <button type="button" class="quiet" aria-expanded={on} title={`${of ? `${of}: the` : "The"} same as curl, on the command line or in PromQL`} onClick={() => set(!on)}>query</button>
+      {on && <div class="pop">{rpc && <><h3>curl</h3><Copy text={curl} /></>}{cli && <><h3>Command line</h3><Copy text={cli} /></>}{prom && <><h3>PromQL</h3><Copy text={prom} /></>}</div>}
     </span>
   );
 }
@@ -70,7 +72,13 @@ export function Copy({ text }: { text: string }) {
 export function Shown<T>({ of, empty, children }: { of: Answer<T>; empty?: ((v: T) => ComponentChildren) | undefined; children: (v: T) => ComponentChildren }) {
   if (of.value === undefined) return of.error ? <p class="note bad" role="alert">{of.error}</p> : <Waiting />;
   const none = empty?.(of.value);
-  return <>{of.error && <p class="note warn">This is the last answer. {of.error}</p>}{none || children(of.value)}</>;
+  return <>{of.error ? <p class="note warn" role="status">This is the last answer, <Ago at={of.at} /> old. {of.error}</p> : <p class="age dim"><Aged at={of.at} /></p>}{none || children(of.value)}</>;
+}
+const Ago = ({ at }: { at: number }) => <>{span(useNow() - at)}</>;
+/** How old something is, once that is worth a word. */
+export function Aged({ at, before = "" }: { at: number; before?: string }) {
+  const age = useNow() - at;
+  return at > 0 && age > 5000 ? <>{before}{span(age)} old</> : null;
 }
 /** Nothing for 150 ms, then a line. */
 export function Waiting({ what = "Reading…" }: { what?: string }) {
@@ -111,7 +119,7 @@ export function Text({ label, value, onChange, width = 120, list }: { label: str
       const v = e.currentTarget.value;
       set(v);
       clearTimeout(timer.current);
-      timer.current = window.setTimeout(() => onChange(v.trim()), 200);
+      timer.current = window.setTimeout(() => onChange(v.trim()), 80); // a question that is not wanted any more is ended
     }} />{list && <datalist id={id}>{list.slice(0, 200).map((x) => <option key={x} value={x} />)}</datalist>}</label>
   );
 }

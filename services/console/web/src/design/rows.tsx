@@ -5,9 +5,9 @@ import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 
 const height = 28;
 
-export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cut, busy }: {
+export function Rows({ count, head, row, label, kind, onOpen, onRange, onOver, cut, busy }: {
   count: number; head: ComponentChildren; row: (i: number) => ComponentChildren; label: string; kind: string;
-  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; keyOf: (i: number) => string; cut?: number | undefined; busy?: boolean;
+  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; onOver?: (on: boolean) => void; cut?: number | undefined; busy?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [, draw] = useReducer((n: number) => n + 1, 0);
@@ -19,7 +19,7 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
   };
   const virtual = useRef<Virtualizer<HTMLDivElement, Element>>();
   const options = {
-    count, getScrollElement: () => box.current, estimateSize: () => height, overscan: 12, paddingStart: height,
+    count, getScrollElement: () => box.current, estimateSize: () => height, overscan: 8, paddingStart: height,
     scrollToFn: elementScroll, observeElementRect, observeElementOffset, onChange: () => draw(0),
   };
   virtual.current ??= new Virtualizer(options);
@@ -27,6 +27,10 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
   useEffect(() => virtual.current?._didMount(), []);
   useEffect(() => virtual.current?._willUpdate());
   const items = virtual.current.getVirtualItems();
+  // Rows that leave the window are drawn again for those that come: a scroll through half a million makes few elements. Within a
+  // window each row keeps its own, and with it the focus.
+  const slots = useRef(0);
+  if (items.length > slots.current) slots.current = 32 * Math.ceil(items.length / 32);
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => onRange?.(first, last), [first, last, count]);
@@ -45,11 +49,11 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
     return () => document.removeEventListener("keydown", keys);
   });
   return (
-    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} aria-busy={busy || undefined} tabIndex={0}>
+    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} aria-busy={busy || undefined} tabIndex={0} onMouseEnter={() => onOver?.(true)} onMouseLeave={() => onOver?.(false)}>
       <div class="h" role="row">{head}</div>
       <div role="rowgroup" style={{ height: `${virtual.current.getTotalSize() - height}px` }}>
         {items.map((it) => (
-          <div key={keyOf(it.index)} class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`} role="row" aria-rowindex={it.index + 2} style={{ transform: `translateY(${it.start}px)`, top: "0" }}
+          <div key={it.index % slots.current} class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`} role="row" aria-rowindex={it.index + 2} style={{ transform: `translateY(${it.start}px)`, top: "0" }}
             onClick={(e) => { put(it.index); if (!(e.target as HTMLElement).closest("a")) onOpen(it.index); }}>{row(it.index)}</div>
         ))}
       </div>

@@ -2,7 +2,7 @@
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
 import { Ask, Bar, Empty, Facts, Mark, Section, Sentence, Shown, Timeline } from "../design/parts";
-import { clock, count, dollars, plainName, since, stateTone } from "../format";
+import { byState, clock, count, dollars, plainName, since, stateNumber, stateTone } from "../format";
 import { useAnswer } from "../live";
 import { event } from "../records";
 import { AcceptOrder, BackoffOrder, PauseOrder } from "../orders/orders";
@@ -24,8 +24,8 @@ export function ClusterDrawer({ shardId, id }: { shardId: string; id: string }) 
               ["Needs", <Link href={link("/demand", { cluster: id })}>{count(c.needs)}, {count(c.unsatisfiedNeeds)} waiting</Link>], ["Cost", <Link href={link("/money", { by: "cluster" })}>{dollars(c.costPerHour)}/h</Link>],
               ["Machines may be taken back", c.gateOpen ? "yes" : "not before its first report"], ["Held reports", c.heldCount || ""], ["Backoffs", c.backoffs.join("; ")], ["Operator", c.operatorVersion], ["Retired", c.retired && "by a person"],
             ]} />
-            <p class="filters"><PauseOrder shardId={shardId} clusterId={id} />{c.backoffs.length > 0 && <BackoffOrder shardId={shardId} clusterId={id} />}{c.heldCount > 0 && <AcceptOrder shardId={shardId} clusterId={id} />}</p>
-            <Section title={<Link href={link("/fleet/machines", { cluster: id })}>Machines</Link>}><Bar legend label="Machines" parts={Object.entries(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /></Section>
+            <p class="filters"><PauseOrder shardId={shardId} clusterId={id} /><BackoffOrder when={c.backoffs.length > 0} shardId={shardId} clusterId={id} /><AcceptOrder when={c.heldCount > 0} shardId={shardId} clusterId={id} /></p>
+            <Section title={<Link href={link("/fleet/machines", { cluster: id })}>Machines</Link>}><Bar legend label="Machines" parts={byState(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim", href: link("/fleet/machines", { cluster: id, state: stateNumber(k) }) }))} /></Section>
           </>
         );
       }}</Shown>

@@ -1,11 +1,11 @@
 // One machine's life: what it is, why it is kept, and everything that happened to it, with money on it.
 import type { WatchMachineResponse } from "@bigfleet/api/v1alpha1/console";
-import type { DecisionRecord } from "@bigfleet/api/v1alpha1/decision";
+import { ActionKind, type DecisionRecord, RecordType } from "@bigfleet/api/v1alpha1/decision";
 import type { GetMachineResponse } from "@bigfleet/api/v1alpha1/shardread";
 import { Link } from "wouter-preact";
 import { live } from "../api";
 import { Ask, Empty, Facts, Mark, Name, Section, Sentence, Timeline, Waiting } from "../design/parts";
-import { amounts, capacityName, clock, dollars, since, stateName, toneOf } from "../format";
+import { amounts, capacityName, clock, dollars, ms, since, stateName, toneOf } from "../format";
 import { useFlow, useNow } from "../live";
 import { event } from "../records";
 import { RetryOrder } from "../orders/orders";
@@ -13,6 +13,15 @@ import { open, opened } from "../url";
 import { Sheet } from "./drawer";
 
 type State = { machine: GetMachineResponse | undefined; records: DecisionRecord[] };
+
+/** What it has cost since it was last bought, as far as its records tell. */
+function spent(records: DecisionRecord[], price: number, now: number): string {
+  const bought = records.filter((r) => r.kind === ActionKind.PROVISION && r.type === RecordType.ENDED && r.outcome === "success").at(-1);
+  const gone = records.filter((r) => r.kind === ActionKind.DELETE && r.type === RecordType.ENDED).at(-1);
+  if (!bought || !price || (gone && gone.atUnixNanos > bought.atUnixNanos)) return "";
+  const hours = (now - ms(bought.atUnixNanos)) / 3_600_000;
+  return `about ${dollars(price * hours)} since it was bought at ${clock(bought.atUnixNanos)}, at the price of now`;
+}
 
 export function MachineDrawer({ shardId, id }: { shardId: string; id: string }) {
   const now = useNow(1000);
@@ -29,12 +38,12 @@ export function MachineDrawer({ shardId, id }: { shardId: string; id: string }) 
       {v && m && (
         <>
           <p><Mark word={stateName(m.state)} tone={toneOf(m.state)} /> <span class="dim">for {since(v.stateSinceUnixNanos, now)}</span>{" "}{kept?.keepText && <Sentence>{kept.keepText}</Sentence>} <RetryOrder shardId={v.shardId} machineId={id} /></p>
-          {m.lastError && <p class="note bad"><Sentence>{m.lastError}</Sentence></p>}
+          {m.lastError && !kept?.keepText.includes(m.lastError) && <p class="note bad"><Sentence>{m.lastError}</Sentence></p>}
           {kept?.drain && <p class="note warn">Draining: {kept.drain.podsLeft} Pods left until {clock(kept.drain.deadlineUnixNanos)}{kept.drain.blockingBudgets.length > 0 && <>. Budgets that refuse: {kept.drain.blockingBudgets.join(", ")}</>}.</p>}
           <Facts of={[
             ["Type", `${m.instanceType} · ${capacityName(m.capacityType)}`], ["Where", `${m.zone} · provider ${v.provider}`], ["Cluster", m.cluster && <Link href={opened(open.cluster(v.shardId, m.cluster))}><Name>{m.cluster}</Name></Link>],
             ["Need", kept?.rowId && (m.cluster || v.intendedClusterId) && <Link href={opened(open.need(v.shardId, m.cluster || v.intendedClusterId, kept.rowId, "", ""))}><Name>{kept.rowId}</Name></Link>],
-            ["Node", v.nodeName && `${v.nodeName}${v.nodeReady ? ", ready" : ", not ready"}`], ["Price", `${dollars(m.pricePerHour)}/h`], ["Interruption", m.interruptionProbability ? `${(100 * m.interruptionProbability).toFixed(1)} % an hour as the provider says` : ""],
+            ["Node", v.nodeName && `${v.nodeName}${v.nodeReady ? ", ready" : ", not ready"}`], ["Price", `${dollars(m.pricePerHour)}/h`], ["So far", spent(flow.value?.records ?? [], m.pricePerHour, now)], ["Interruption", m.interruptionProbability ? `${(100 * m.interruptionProbability).toFixed(1)} % an hour as the provider says` : ""],
             ["Seen", kept?.seenInterruptions && `${kept.seenInterruptions.interruptions} interruptions in ${kept.seenInterruptions.machineHours.toFixed(1)} machine-hours of its pool`],
             ["Offers", amounts(m.allocatable?.resources ?? m.resources?.resources)], ["Labels", Object.entries(m.labels).slice(0, 40).map(([k, x]) => <div key={k}><bdi class="mono">{`${k}=${x}`.slice(0, 300)}</bdi></div>)],
           ]} />

@@ -2,7 +2,7 @@
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
 import { Ask, Bar, Empty, Facts, Mark, Name, Section, Sentence, Shown, Table, Timeline } from "../design/parts";
-import { amounts, clock, count, dollars, since, standing } from "../format";
+import { amounts, clock, count, dollars, requirement, since, standing } from "../format";
 import { useAnswer } from "../live";
 import { event } from "../records";
 import { open, opened } from "../url";
@@ -24,7 +24,7 @@ export function NeedDrawer({ shardId, cluster, row, print, group }: { shardId: s
             {n && <Facts of={[
               ["Cluster", <Link href={opened(open.cluster(shardId, cluster))}><Name>{cluster}</Name></Link>], ["Asks for", amounts(n.need?.aggregateResources)], ["One unit", amounts(n.need?.minUnit)],
               ["Still missing", n.residualDeficit && amounts(n.residualDeficit.resources)], ["Priority", count(n.need?.priority ?? 0)], ["Gang or size", n.need?.group && <Name>{n.need.group.replaceAll("\u0000", " · ")}</Name>],
-              ["Wants", n.need?.requirements.map((r) => <div key={r.key}><bdi class="mono">{`${r.key} ${["?", "in", "not in", "exists", "does not exist", "same"][r.operator] ?? ""} ${r.values.join(", ")}`.slice(0, 400)}</bdi></div>)],
+              ["Wants", n.need?.requirements.map((r) => <div key={r.key}><bdi class="mono">{requirement(r)}</bdi></div>)],
               ["Machines", `${count(n.claimedMachineCount)} claimed${n.onTheWayCount ? `, ${count(n.onTheWayCount)} on the way` : ""}${n.sharedCount ? `, shares of ${count(n.sharedCount)}` : ""}`], ["Cost", `${dollars(n.costUsdPerHour)}/h`],
             ]} />}
             {e.funnel.length > 0 && <Section title="From all machines to those it gets"><div class="funnel">{e.funnel.map((f) => <><span key={f.step}>{f.step}</span><span class="num">{count(f.machines)}</span><Bar thin label={f.step} total={most} parts={[{ label: f.step, size: f.machines, tone: "way" }]} />{f.why && <span class="why" dir="auto">{f.why}</span>}</>)}</div></Section>}

@@ -26,7 +26,7 @@ export function PodDrawer({ cluster, ns, name }: { cluster: string; ns: string; 
             <p><Sentence>{p.sentence}</Sentence></p>
             <p>{p.rowId && <Link href={opened(open.need(p.shardId, cluster, p.rowId, "", ""))}>its need, and why</Link>} {p.machineId && <Link href={opened(open.machine(p.machineId, p.shardId))}>its machine</Link>} <Link href={opened(open.cluster(p.shardId, cluster))}>cluster {cluster}</Link></p>
             <Section title="Where the time went" end={<span class="dim">{span(ms(before - first))} in all</span>}><Bar legend label="Time of each hop" parts={steps.filter((s) => s.took > 0).map((s) => ({ label: s.h.hop, size: s.took, tone: tones[p.hops.indexOf(s.h)] ?? "dim", text: span(s.took) }))} /></Section>
-            <Section title="Hop by hop"><Timeline events={p.hops.map((h) => ({ key: h.hop, when: h.atUnixNanos ? `${clock(h.atUnixNanos)}  ${h.atUnixNanos < first ? "before the Pod" : `+${span(ms(h.atUnixNanos - first))}`}` : "–", kind: h.atUnixNanos ? "end" : "todo", text: <><b>{h.hop}</b><br /><Sentence>{h.sentence}</Sentence></> }))} /></Section>
+            <Section title="Hop by hop" end={<span class="dim">the cluster tells whole seconds</span>}><Timeline events={p.hops.map((h, i) => ({ ...h, todo: !p.hops.slice(i).some((x) => x.atUnixNanos > 0n) })).map((h) => ({ key: h.hop, when: h.atUnixNanos ? `${clock(h.atUnixNanos)}  ${h.atUnixNanos < first ? "before the Pod" : `+${span(ms(h.atUnixNanos - first))}`}` : h.todo ? "not yet" : "not needed", kind: h.atUnixNanos ? "end" : h.todo ? "todo" : undefined, text: <><b>{h.hop}</b><br /><Sentence>{h.sentence}</Sentence></> }))} /></Section>
           </>
         );
       }}</Shown>

@@ -12,9 +12,11 @@ type Order = {
   /** Checks the order at the shard and says what it would do. */
   check: (reason: string) => Promise<ComponentChildren>;
   give: (reason: string) => Promise<ComponentChildren>;
+  /** Whether there is something to order now. An order that somebody has begun stays on the page. */
+  when?: boolean | undefined;
 };
 
-export function Order({ verb, about, check, give }: Order) {
+export function Order({ verb, about, check, give, when = true }: Order) {
   const may = useMayOrder();
   const user = useUser();
   const [step, go] = useState<"" | "why" | "sure" | "done">("");
@@ -31,7 +33,7 @@ export function Order({ verb, about, check, give }: Order) {
     if (step === "sure") sure.current?.focus();
     if (step === "done") end.current?.focus(); // the button that was pressed is gone, and with it the focus
   }, [step]);
-  if (!may) return null;
+  if (!may || (!when && !step)) return null;
   const close = () => {
     go("");
     fail("");

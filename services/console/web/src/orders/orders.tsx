@@ -5,7 +5,7 @@ import { at, order, shard } from "../api";
 import { actionName, count, dollars } from "../format";
 import { Order } from "./order";
 
-type Scope = { shardId: string; clusterId?: string; provider?: string };
+type Scope = { shardId: string; clusterId?: string; provider?: string; when?: boolean };
 const aboutOf = (s: Scope) => [s.clusterId && `cluster ${s.clusterId}`, s.provider && `provider ${s.provider}`, `shard ${s.shardId}`].filter(Boolean).join(" of ");
 
 /** What the engine would start now, with or without the pauses that are in force. */
@@ -58,7 +58,7 @@ export const BackoffOrder = (s: Scope) => {
   const subject = s.clusterId ? { case: "clusterId" as const, value: s.clusterId } : { case: "provider" as const, value: s.provider ?? "" };
   const waits = (n: number) => (n === 0 ? "No wait is in force." : `${count(n)} ${n === 1 ? "wait" : "waits"} after failures`);
   return (
-    <Order verb="Try again now" about={aboutOf(s)}
+    <Order verb="Try again now" about={aboutOf(s)} when={s.when}
       check={async (reason) => {
         const n = (await order.clearBackoff({ subject, reason, validateOnly: true }, at(s.shardId))).cleared;
         return n === 0 ? waits(0) : `${waits(n)} would end, and the next cycle tries again.`;
@@ -70,10 +70,10 @@ export const BackoffOrder = (s: Scope) => {
   );
 };
 
-export const AcceptOrder = ({ shardId, clusterId }: { shardId: string; clusterId: string }) => {
+export const AcceptOrder = ({ shardId, clusterId, when }: { shardId: string; clusterId: string; when?: boolean }) => {
   const said = (r: { needsBefore: number; needsAfter: number; surplusMachines: number }) => `Needs: ${count(r.needsBefore)} before, ${count(r.needsAfter)} after. ${count(r.surplusMachines)} machines ${r.surplusMachines === 1 ? "becomes" : "become"} surplus`;
   return (
-    <Order verb="Accept its report" about={`cluster ${clusterId}`}
+    <Order verb="Accept its report" about={`cluster ${clusterId}`} when={when}
       check={async (reason) => `${said(await order.acceptRollup({ clusterId, reason, validateOnly: true }, at(shardId)))} and may be taken back. This cannot be undone.`}
       give={async (reason) => `${said(await order.acceptRollup({ clusterId, reason }, at(shardId)))}.`} />
   );

@@ -3,16 +3,16 @@ import type { FleetNeed, NeedSummary, WatchNeedsResponse } from "@bigfleet/api/v
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { at, live, shard } from "../api";
-import { Ask, Bar, Choice, Empty, Mark, Name, Sentence, Shown, Text, Waiting } from "../design/parts";
+import { Aged, Ask, Bar, Choice, Empty, Mark, Name, Sentence, Shown, Text, Waiting } from "../design/parts";
 import { Cell, Head, Rows } from "../design/rows";
 import { each, Missing, useFleet, useShards } from "../fleet";
-import { amounts, count, needName, shortRow, since, standing, value } from "../format";
+import { amounts, count, needName, quote, shortRow, since, standing, value } from "../format";
 import { useAnswer, useFlow, useNow } from "../live";
 import { momentOf, open, opened, useQuery } from "../url";
 
-type Book = { asked: string; rows: Map<string, FleetNeed>; keys: string[]; summary: NeedSummary | undefined; complete: boolean };
+type Book = { asked: string; rows: Map<string, FleetNeed>; keys: string[]; summary: NeedSummary | undefined; complete: boolean; at: number };
 /** A ladder of any length: only rows near the window are at hand. */
-type List = { count: number; tally: Record<string, number>; cut: number; largest: number; row: (i: number) => FleetNeed | undefined; want?: (first: number, last: number) => void; busy?: boolean };
+type List = { count: number; tally: Record<string, number>; cut: number; largest: number; row: (i: number) => FleetNeed | undefined; want?: (first: number, last: number) => void; busy?: boolean; over?: (on: boolean) => void; held?: boolean; at?: number };
 
 export function Demand() {
   const [q, change] = useQuery();
@@ -20,7 +20,7 @@ export function Demand() {
   const shards = useShards();
   return (
     <div class="page" style={{ height: "100%" }}>
-      <div class="head"><h1>Demand</h1><span class="dim">in order of precedence: who stands higher is served first</span><span class="end"><Ask cli={`bigfleet get needs${q.cluster ? ` --cluster ${q.cluster}` : ""}${q.show === "waiting" ? " --unmet" : ""}`} /></span></div>
+      <div class="head"><h1>Demand</h1><span class="dim">in order of precedence: who stands higher is served first</span><span class="end"><Ask cli={`bigfleet get needs${q.cluster ? ` --cluster ${quote(q.cluster)}` : ""}${q.show === "waiting" ? " --unmet" : ""}${moment ? ` --at ${new Date(Number(moment / 1_000_000n)).toISOString()}` : ""}`} prom="sum by (reason) (bigfleet_shard_needs_unmet)" /></span></div>
       <div class="filters">
         <Choice label="Show" value={q.show ?? ""} options={[["", "all"], ["waiting", "what waits"], ["met", "met"], ["on the way", "on the way"], ["held back", "held back"], ["short", "short"]]} onChange={(v) => change({ show: v })} />
         <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} />
@@ -42,21 +42,34 @@ function Live() {
   const [place, move] = useState({ asked, offset: 0 });
   const offset = place.asked === asked ? place.offset : 0;
   const settle = useRef(0);
+  const [held, hold] = useState<Book>(); // the order while the pointer is on the rows: they keep their place
   useEffect(() => () => clearTimeout(settle.current), []);
-  const flow = useFlow<WatchNeedsResponse, Book>(() => ({ asked, rows: new Map(), keys: [], summary: undefined, complete: false }), (signal) => live.watchNeeds({
+  const flow = useFlow<WatchNeedsResponse, Book>(() => ({ asked, rows: new Map(), keys: [], summary: undefined, complete: false, at: 0 }), (signal) => live.watchNeeds({
     clusterId: q.cluster ?? "", shardId: q.shard ?? "", standing: q.show ?? "", textPart: q.reason ?? "", gangsOnly: q.gang === "1", window: { offset, limit: windowRows },
     ...(q.priority && Number.isInteger(Number(q.priority)) ? { minPriority: Number(q.priority) } : {}),
   }, { signal }), (b, m) => {
     for (const r of m.upserts) b.rows.set(r.key, r);
     for (const k of m.removedKeys) b.rows.delete(k);
-    return { ...b, keys: m.summary?.keys.length || m.summary?.total === 0 ? m.summary.keys : b.keys, summary: m.summary ?? b.summary, complete: b.complete || m.snapshotComplete };
+    return { ...b, keys: m.summary?.keys.length || m.summary?.total === 0 ? m.summary.keys : b.keys, summary: m.summary ?? b.summary, complete: b.complete || m.snapshotComplete, at: Date.now() - Number(m.ageMillis) };
   }, [asked, offset], true);
   const book = flow.value;
+  const over = useRef(false);
+  const keep = () => hold(over.current && book ? { ...book, rows: new Map(book.rows) } : undefined);
+  useEffect(keep, [asked, book?.summary?.offset]); // a scroll below the pointer comes to other rows
   if (!book?.summary) return flow.lost ? <p class="note bad" role="alert">{flow.lost}</p> : <Waiting what="Reading the needs…" />;
   const { summary } = book;
+  const kept = held?.asked === asked && held.summary?.offset === summary.offset ? held : undefined;
   const list: List = {
-    count: summary.total, tally: summary.byStanding, cut: summary.cut - 1, largest: Math.max(1, summary.largestCpu), busy: book.asked !== asked,
-    row: (i) => book.rows.get(book.keys[i - summary.offset] ?? ""),
+    at: book.at, count: summary.total, tally: summary.byStanding, cut: summary.cut - 1, largest: Math.max(1, summary.largestCpu), busy: book.asked !== asked,
+    row: (i) => {
+      const key = (kept ?? book).keys[i - summary.offset] ?? "";
+      return book.rows.get(key) ?? kept?.rows.get(key);
+    },
+    over: (on) => {
+      over.current = on;
+      keep();
+    },
+    held: !!kept && kept.keys.some((k, i) => k !== book.keys[i]),
     want: (first, last) => {
       if (first >= summary.offset && last < summary.offset + windowRows) return;
       if (summary.offset + windowRows >= summary.total && first >= summary.offset) return;
@@ -117,9 +130,9 @@ function Ladder({ list, complete }: { list: List; complete: boolean }) {
     <>
       {!complete && <p class="dim" role="status">{count(list.count)} read so far…</p>}
       <Bar legend label="Needs" parts={(Object.keys(tones) as (keyof typeof tones)[]).map((k) => ({ label: k, size: tally[k] ?? 0, tone: tones[k] }))} />
-      {cut >= 0 && !q.show && <p><span class="short">The cut</span> <span class="dim">is at row {count(cut + 1)}: the first need that is short. Needs of other shape below it may still be met.</span></p>}
+      <p class="dim" role="status">{list.held ? <span class="way">The order has changed. It is shown when the pointer leaves the rows.</span> : q.show ? `${count(list.count)} match` : cut < 0 ? "Nobody is short." : <><span class="short">The cut</span> is at row {count(cut + 1)}: the first need that is short. Needs of other shape below it may still be met.</>}{list.at ? <Aged at={list.at} before=" · " /> : null}</p>
       {list.count === 0 ? <Empty>No need matches these filters.</Empty> : (
-        <Rows kind="ladder" label="Needs in order of precedence" count={list.count} busy={!!list.busy} {...(list.want ? { onRange: list.want } : {})} cut={cut > 0 ? cut : undefined} keyOf={(i) => list.row(i)?.key ?? String(i)} onOpen={(i) => go(href(i))}
+        <Rows kind="ladder" {...(list.over ? { onOver: list.over } : {})} label="Needs in order of precedence" count={list.count} busy={!!list.busy} {...(list.want ? { onRange: list.want } : {})} cut={cut > 0 ? cut : undefined} onOpen={(i) => go(href(i))}
           head={<><Head num>Priority</Head><Head>State</Head><Head>Need</Head><Head wide>Asks for</Head><Head wide>Covered</Head><Head>Why</Head><Head num wide>Waits</Head></>}
           row={(i) => {
             const r = list.row(i);

@@ -5,13 +5,14 @@ import { useEffect, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { MachineMap } from "../design/map";
-import { Ask, Bar, Choice, Empty, Mark, Name, Sentence, Shown, Table, Text, Waiting } from "../design/parts";
+import { Aged, Ask, Bar, Choice, Empty, Mark, Name, Shown, Table, Text, Waiting } from "../design/parts";
 import { Cell, Head, Rows } from "../design/rows";
 import { each, Missing, useFleet, useShards } from "../fleet";
-import { amounts, capacityName, count, dollars, plainName, since, stateName, stateTone, toneOf } from "../format";
+import { byState, capacityName, count, dollars, plainName, quote, since, stateName, stateNumber, stateTone, toneOf } from "../format";
 import { useAnswer, useNow } from "../live";
 import { asMachine, type MachineRow, owned, useMachines } from "../machines";
 import { link, open, opened, useQuery } from "../url";
+import { Capacity } from "./capacity";
 
 const tabs: [string, string][] = [["map", "Map"], ["machines", "Machines"], ["clusters", "Clusters"], ["capacity", "Capacity"], ["drains", "Drains"]];
 
@@ -52,7 +53,7 @@ function Machinery() {
       const rows = a.got.flatMap(([, x]) => x.rows);
       return (
         <>
-          <div class="filters"><Choice label="Group by" value={by} options={[["zone", "provider and zone"], ["type", "type"], ["cluster", "cluster"], ["capacity", "capacity type"]]} onChange={(v) => change({ by: v === "zone" ? undefined : v })} /><span class="dim">{count(rows.length)} machines, area by cpu; slots that cost nothing are left out</span></div>
+          <div class="filters"><Choice label="Group by" value={by} options={[["zone", "provider and zone"], ["rack", "rack"], ["type", "type"], ["cluster", "cluster"], ["capacity", "capacity type"]]} onChange={(v) => change({ by: v === "zone" ? undefined : v })} /><span class="dim">{count(rows.length)} machines, area by cpu; slots that cost nothing are left out</span><Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_CONFIGURED", "MACHINE_STATE_IDLE"], pageSize: 100 }} cli="bigfleet get machines" prom='sum by (state) (bigfleet_shard_inventory_machines{state!="Speculative"})' /></div>
           <Missing of={a.missing} />
           {a.got.some(([, x]) => x.more) && <p class="note info">The map shows the first {count(rows.length)} machines. <Link href={link("/fleet/machines")}>The table</Link> has all.</p>}
           <Legend rows={rows} />
@@ -64,9 +65,9 @@ function Machinery() {
   );
 }
 function Legend({ rows }: { rows: MachineRow[] }) {
-  const n = new Map<MachineState, number>();
-  for (const r of rows) n.set(r.state, (n.get(r.state) ?? 0) + 1);
-  return <Bar legend label="Machines" parts={[...n].sort((a, b) => b[1] - a[1]).map(([s, c]) => ({ label: stateName(s), size: c, tone: toneOf(s), href: link("/fleet/machines", { state: String(s) }) }))} />;
+  const n: { [state: string]: number } = {};
+  for (const r of rows) n[stateName(r.state)] = (n[stateName(r.state)] ?? 0) + 1;
+  return <Bar legend label="Machines" parts={byState(n).map(([k, size]) => ({ label: k, size, tone: stateTone[k] ?? "dim", href: link("/fleet/machines", { state: stateNumber(k.toUpperCase()) }) }))} />;
 }
 
 const states: [string, string][] = [["", "any"], ...[1, 2, 3, 4, 5, 6, 7, 8].map((s): [string, string] => [String(s), stateName(s as MachineState)])];
@@ -82,6 +83,7 @@ function List() {
   const list = useMachines(q.shard ? [q.shard] : ids, filter);
   const providers = [...new Set(fleet.value?.shards.flatMap((s) => s.providers.map((p) => p.name)) ?? [])];
   const total = Object.values(fleet.value?.machinesByState ?? {}).reduce((n, x) => n + Number(x), 0);
+  const words = [["cluster", q.cluster], ["provider", q.provider], ["type", q.type], ["zone", q.zone], ["state", q.state && stateName(Number(q.state) as MachineState)]].map(([k, v]) => (v ? ` --${k} ${quote(v)}` : "")).join("");
   const filtered = Object.values(filter).some((v) => v.length > 0) || !!q.shard;
   return (
     <>
@@ -91,11 +93,11 @@ function List() {
         <Choice label="Class" value={q.class ?? ""} options={classes} onChange={(v) => change({ class: v })} />
         <Choice label="Provider" value={q.provider ?? ""} options={[["", "any"], ...providers.map((p): [string, string] => [p, p])]} onChange={(v) => change({ provider: v })} />
         <Choice label="Shard" value={q.shard ?? ""} options={[["", "all"], ...ids.map((s): [string, string] => [s, s])]} onChange={(v) => change({ shard: v })} />
-        <Ask rpc="ShardRead/ListMachines" target={q.shard || ids[0]} body={Object.fromEntries(Object.entries(filter).filter(([, v]) => v.length > 0))} cli={`bigfleet get machines${q.cluster ? ` --cluster ${q.cluster}` : ""}`} />
+        <Ask rpc="ShardRead/ListMachines" target={q.shard || ids[0]} body={Object.fromEntries(Object.entries(filter).filter(([, v]) => v.length > 0))} cli={`bigfleet get machines${words}`} prom="sum by (state, capacity_type) (bigfleet_shard_inventory_machines)" />
       </div>
-      <p class="dim" role="status">{list.error ? <span class="short">{list.error}</span> : filtered ? (list.counted ? `${count(list.known)} match` : "Counting…") : `${count(Math.max(total, list.known))} machines and slots`}</p>
+      <p class="dim" role="status">{list.error ? <span class="short">{list.error}</span> : filtered ? (list.counted ? `${count(list.known)} match` : "Counting…") : `${count(Math.max(total, list.known))} machines and slots`}<Aged at={list.at} before=" · " /></p>
       {list.counted && list.known === 0 && !list.loading ? <Empty>{filtered ? "No machine matches these filters." : "No provider has offered a machine yet."}</Empty> : (
-        <Rows key={JSON.stringify([filter, q.shard])} kind="machines" label="Machines" count={list.count} busy={list.loading} keyOf={(i) => String(i)} onRange={list.want} onOpen={(i) => { const r = list.row(i); if (r) go(opened(open.machine(r.id, r.shard))); }}
+        <Rows key={JSON.stringify([filter, q.shard])} kind="machines" label="Machines" count={list.count} busy={list.loading} onRange={list.want} onOpen={(i) => { const r = list.row(i); if (r) go(opened(open.machine(r.id, r.shard))); }}
           head={<><Head>Machine</Head><Head>State</Head><Head wide>Type</Head><Head wide>Zone</Head><Head>Cluster</Head><Head wide>Class</Head><Head num wide>$/h</Head><Head wide>Node</Head></>}
           row={(i) => <MachineCells r={list.row(i)} now={now} />} />
       )}
@@ -123,8 +125,8 @@ function Clusters() {
   if (ids.length === 0) return <Waiting />;
   return (
     <>
-      <div class="filters"><Text label="Name has" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Ask rpc="ShardRead/ListClusters" target={ids[0]} cli="bigfleet get clusters" /></div>
-      <Shown of={answer} empty={(a) => a.got.every(([, x]) => x.length === 0) && a.missing.length === 0 && <Empty>No cluster is connected. The operator of a cluster dials its shard; `bigfleet doctor cluster` says what is missing.</Empty>}>{(a) => {
+      <div class="filters"><Text label="Name has" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Ask rpc="ShardRead/ListClusters" target={ids[0]} cli="bigfleet get clusters" prom="sum(bigfleet_shard_active_sessions)" /></div>
+      <Shown of={answer} empty={(a) => a.got.every(([, x]) => x.length === 0) && a.missing.length === 0 && <Empty>No cluster is connected. The operator of a cluster dials its shard; <code>bigfleet doctor cluster</code> says what is missing.</Empty>}>{(a) => {
         const rows = a.got.flatMap(([id, cs]) => cs.map((c) => ({ id, c }))).filter(({ c }) => !q.cluster || c.clusterId.includes(q.cluster)).slice(0, 1000);
         return <><Missing of={a.missing} /><Table label="Clusters" rows={rows} id={(r) => `${r.id} ${r.c.clusterId}`} columns={[
           { head: "Cluster", cell: ({ id, c }) => <Link href={opened(open.cluster(id, c.clusterId))}><Name>{c.clusterId}</Name></Link> },
@@ -132,7 +134,7 @@ function Clusters() {
           { head: "Report", num: true, cell: ({ c }) => `${since(c.lastRollupAtUnixNanos)} ago` },
           { head: "Needs", num: true, cell: ({ c }) => <Link href={link("/demand", { cluster: c.clusterId })}>{count(c.needs)}</Link> },
           { head: "Waiting", num: true, cell: ({ c }) => <span class={c.unsatisfiedNeeds ? "short" : "dim"}>{count(c.unsatisfiedNeeds)}</span> },
-          { head: "Machines", cell: ({ c }) => <Bar thin label={c.clusterId} parts={Object.entries(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /> },
+          { head: "Machines", cell: ({ c }) => <Bar thin label={c.clusterId} parts={byState(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /> },
           { head: "", num: true, cell: ({ c }) => count(Object.values(c.machinesByState).reduce((n, x) => n + x, 0)) },
           { head: "$/h", num: true, cell: ({ c }) => dollars(c.costPerHour) },
           { head: "Shard", cell: ({ id }) => <Link href={opened(open.shard(id))}>{id}</Link> },
@@ -142,34 +144,14 @@ function Clusters() {
   );
 }
 
-function Capacity() {
-  const ids = useShards();
-  const fleet = useFleet();
-  const hints = useAnswer(ids.length ? (s) => each(ids, (id) => shard.listHints({ pageSize: 500 }, at(id, s))) : undefined, [ids.join()], 5000);
-  const out = (fleet.value?.shards ?? []).flatMap((s) => s.providers.flatMap((p) => p.stockedOutPools.map((x) => ({ shard: s.shardId, provider: p.name, x }))));
-  const zones = [...new Set(out.map((o) => o.x.zone))].sort();
-  const types = [...new Set(out.map((o) => o.x.instanceType))].sort();
-  return (
-    <>
-      <section class="section"><header><h2>Out of stock, by type and zone</h2><span class="end"><Ask rpc="ShardRead/GetStatus" target={ids[0]} cli="bigfleet status" /></span></header>
-        {out.length === 0 ? <Empty>No provider is out of anything.</Empty> : <Table label="Out of stock" rows={types} id={(t) => t} columns={[{ head: "Type", cell: (t) => t }, ...zones.map((z) => ({ head: z, cell: (t: string) => {
-          const hit = out.filter((o) => o.x.zone === z && o.x.instanceType === t);
-          return hit.length ? <Mark shape="▲" tone="short" word={`${capacityName(hit[0]?.x.capacityType ?? 0)}, again in ${since(BigInt(Date.now()) * 1_000_000n, Number((hit[0]?.x.retryAtUnixNanos ?? 0n) / 1_000_000n))}`} /> : <span class="dim">–</span>;
-        } }))]} />}</section>
-      <section class="section"><header><h2>What clusters are told that they can get</h2><span class="end"><Ask rpc="ShardRead/ListHints" target={ids[0]} cli="bigfleet get hints" /></span></header>
-        {ids.length === 0 ? <Waiting /> : <Shown of={hints} empty={(a) => a.got.every(([, x]) => x.hints.length === 0) && a.missing.length === 0 && <Empty>No hint has been sent yet.</Empty>}>{(a) => <><Missing of={a.missing} /><Table label="Hints" rows={a.got.flatMap(([, x]) => x.hints).slice(0, 1000)} id={(h) => `${h.clusterId} ${h.profileFingerprint}`} columns={[
-          { head: "Cluster", cell: (h) => <Name>{h.clusterId}</Name> }, { head: "One machine", cell: (h) => amounts(h.resources?.resources) }, { head: "Likely", num: true, cell: (h) => count(h.availableCount) }, { head: "Confidence", cell: (h) => <Mark word={h.confidence.toLowerCase()} tone={h.confidence === "NONE" ? "short" : h.confidence === "LOW" ? "held" : "met"} /> }, { head: "$/h", num: true, cell: (h) => (h.costPerHour ? dollars(h.costPerHour) : "–") }, { head: "Why", cell: (h) => <Sentence>{h.reason}</Sentence> }]} /></>}</Shown>}</section>
-    </>
-  );
-}
-
 function Drains() {
   const fleet = useFleet();
   const now = useNow();
   const rows = (fleet.value?.shards ?? []).flatMap((s) => s.drains.map((d) => ({ s: s.shardId, d })));
   if (!fleet.value) return <Waiting />;
-  if (rows.length === 0) return <Empty>No node is being drained.</Empty>;
-  return <Table label="Drains" rows={rows} id={(r) => `${r.s} ${r.d.machineId}`} columns={[
+  const ask = <p class="filters"><Ask rpc="ShardRead/GetStatus" target={fleet.value.shards[0]?.shardId} cli="bigfleet get drains" prom='sum(bigfleet_shard_inventory_machines{state="Draining"})' /></p>;
+  if (rows.length === 0) return <>{ask}<Empty>No node is being drained.</Empty></>;
+  return <>{ask}<Table label="Drains" rows={rows} id={(r) => `${r.s} ${r.d.machineId}`} columns={[
     { head: "Machine", cell: (r) => <Link href={opened(open.machine(r.d.machineId, r.s))}><Name>{r.d.machineId}</Name></Link> }, { head: "Cluster", cell: (r) => <Link href={opened(open.cluster(r.s, r.d.clusterId))}><Name>{r.d.clusterId}</Name></Link> },
-    { head: "Since", num: true, cell: (r) => since(r.d.startedAtUnixNanos, now) }, { head: "Grace ends in", num: true, cell: (r) => (r.d.deadlineUnixNanos ? since(BigInt(now) * 1_000_000n, Number(r.d.deadlineUnixNanos / 1_000_000n)) : "–") }, { head: "Pods left", num: true, cell: (r) => count(r.d.podsLeft) }, { head: "Budgets that refuse", cell: (r) => r.d.blockingBudgets.join(", ") || <span class="dim">none</span> }]} />;
+    { head: "Since", num: true, cell: (r) => since(r.d.startedAtUnixNanos, now) }, { head: "Grace ends in", num: true, cell: (r) => (r.d.deadlineUnixNanos ? since(BigInt(now) * 1_000_000n, Number(r.d.deadlineUnixNanos / 1_000_000n)) : "–") }, { head: "Pods left", num: true, cell: (r) => count(r.d.podsLeft) }, { head: "Budgets that refuse", cell: (r) => r.d.blockingBudgets.join(", ") || <span class="dim">none</span> }]} /></>;
 }

@@ -2,12 +2,12 @@
 import { ActionKind, type DecisionRecord, RecordType } from "@bigfleet/api/v1alpha1/decision";
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
-import { Chart, type Series } from "../design/chart";
+import { Chart, chartLeft, chartRight, type Series } from "../design/chart";
 import { Ask, Choice, Empty, Mark, Name, Section, Sentence, Shown, Table, Text, Waiting } from "../design/parts";
 import { each, Missing, useFleet, useShards } from "../fleet";
 import { actionName, clock, count, iso, needName, recordName, standing, type Tone } from "../format";
 import { useAnswer } from "../live";
-import { bad, Line } from "../records";
+import { bad, Line, worth } from "../records";
 import { link, momentOf, open, opened, useQuery } from "../url";
 import { Acts } from "./whatif";
 
@@ -39,11 +39,11 @@ function Records() {
         <Choice label="The last" value={String(over)} options={[["300", "5 minutes"], ["900", "15 minutes"], ["3600", "hour"], ["21600", "6 hours"], ["86400", "day"]]} onChange={(v) => change({ span: v })} />
         <Choice label="Kind" value={q.kind ?? ""} options={[["", "all"], ...kinds.map((k): [string, string] => [String(k), actionName(k)]), ["marks", "people, outages, restarts"], ["bad", "what went wrong"]]} onChange={(v) => change({ kind: v })} />
         <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v, node: undefined })} /><Text label="Node" value={q.node ?? ""} width={180} onChange={(v) => change({ node: v, cluster: undefined })} />
-        <Ask rpc="ShardRead/GetMachineHistory" target={ids[0]} body={q.cluster ? { clusterId: q.cluster, pageSize: 100 } : { pageSize: 100 }} cli={`bigfleet history${q.cluster ? ` cluster/${q.cluster}` : q.node ? ` node/${q.node}` : ""}`} />
+        <Ask rpc="ShardRead/GetMachineHistory" target={ids[0]} body={q.cluster ? { clusterId: q.cluster, pageSize: 100 } : q.node ? { nodeName: q.node, pageSize: 100 } : { pageSize: 100 }} prom="sum by (kind) (increase(bigfleet_shard_actions_total[5m]))" cli={`bigfleet history${q.cluster ? ` cluster/${q.cluster}` : q.node ? ` node/${q.node}` : ""}`} />
       </div>
       <Shown of={answer}>{(a) => {
         const all = a.got.flatMap(([, r]) => r.records).sort((x, y) => Number(y.atUnixNanos - x.atUnixNanos));
-        const rows = all.filter((r) => (q.kind === "bad" ? bad(r) : q.kind === "marks" ? marks.includes(r.type) : q.kind ? r.kind === Number(q.kind) : r.type !== RecordType.ROLLUP_ACCEPTED && r.type !== RecordType.GATE_OPENED));
+        const rows = (q.kind ? all : worth(all)).filter((r) => (q.kind === "bad" ? bad(r) : q.kind === "marks" ? marks.includes(r.type) : q.kind ? r.kind === Number(q.kind) : r.type !== RecordType.ROLLUP_ACCEPTED && r.type !== RecordType.GATE_OPENED));
         const end = Number((moment || BigInt(Date.now()) * 1_000_000n) / 1_000_000_000n);
         return (
           <>
@@ -72,11 +72,15 @@ function Axis({ rows, from, to, onPick }: { rows: DecisionRecord[]; from: number
     if (s && r.type === RecordType.STARTED && i >= 0 && i <= buckets) s.values[i] = (s.values[i] ?? 0) + 1;
   }
   const marked = rows.filter((r) => marks.includes(r.type)).slice(0, 200);
+  const place = (r: DecisionRecord) => (100 * (Number(r.atUnixNanos / 1_000_000n) / 1000 - from)) / (to - from);
   return (
     <Section title="Actions by kind" end={<span class="dim">drag, or move the slider: every page then shows that moment</span>}>
       <Chart stacked height={140} label="Actions over time" times={times} series={series} format={(n) => count(Math.round(n))} onPick={onPick} />
-      <input type="range" aria-label="Moment" min={from} max={to} step="1" value={q.at ? Date.parse(q.at) / 1000 : to} style={{ width: "100%" }} onChange={(e) => onPick(Number(e.currentTarget.value))} />
-      {marked.length > 0 && <details><summary>{count(marked.length)} orders, outages, restarts and losses in this span</summary><ul class="list acts">{marked.slice(0, 60).map((r) => <li key={`${r.shardId} ${r.sequence}`}><button type="button" class="quiet" onClick={() => onPick(Number(r.atUnixNanos / 1_000_000n) / 1000)}>{clock(r.atUnixNanos)}</button><span><b>{recordName(r.type)}</b> <Sentence>{r.detail}</Sentence></span></li>)}</ul></details>}
+      <div class="axis" style={{ paddingLeft: `${chartLeft}px`, paddingRight: `${chartRight}px` }}>
+        {marked.length > 0 && <div class="marks" aria-hidden="true">{marked.map((r) => <button type="button" tabIndex={-1} key={`${r.shardId} ${r.sequence}`} class={bad(r) ? "short" : "held"} style={{ left: `${place(r)}%` }} title={`${clock(r.atUnixNanos)} ${recordName(r.type)}: ${r.detail.slice(0, 300)}`} onClick={() => onPick(Number(r.atUnixNanos / 1_000_000n) / 1000)}>{r.type === RecordType.ADMIN ? "◆" : bad(r) ? "▲" : "◇"}</button>)}</div>}
+        <input type="range" aria-label="Moment" min={from} max={to} step="1" value={q.at ? Date.parse(q.at) / 1000 : to} onChange={(e) => onPick(Number(e.currentTarget.value))} />
+      </div>
+      {marked.length > 0 && <details><summary>{count(marked.length)} {marked.length === 1 ? "mark" : "marks"}: <span class="held">◆ orders</span>, <span class="held">◇ restarts and sessions</span>, <span class="short">▲ outages and losses</span></summary><ul class="list acts">{marked.slice(0, 60).map((r) => <li key={`${r.shardId} ${r.sequence}`}><button type="button" class="quiet" onClick={() => onPick(Number(r.atUnixNanos / 1_000_000n) / 1000)}>{clock(r.atUnixNanos)}</button><span><b>{recordName(r.type)}</b> <Sentence>{r.detail}</Sentence></span></li>)}</ul></details>}
     </Section>
   );
 }

@@ -19,6 +19,10 @@ const tabs: [string, string][] = [["cost", "Where it goes"], ["waste", "Waste"],
 const filterOf: Record<string, string> = { cluster: "cluster", type: "type", zone: "zone", provider: "provider" };
 const classes: Record<string, string> = { bare_metal: "1", reserved: "2", on_demand: "3", spot: "4" };
 
+const spend = "sum(bigfleet_shard_spend_dollars_per_hour)";
+const metrics: Record<string, string> = { cluster: "sum by (cluster) (bigfleet_shard_cluster_spend_dollars_per_hour)", capacity: "sum by (capacity_type) (bigfleet_shard_spend_dollars_per_hour)" };
+const idle = 'sum(bigfleet_shard_spend_dollars_per_hour{state!="Configured"})';
+
 export function Money({ tab }: { tab: string }) {
   return <div class="page"><div class="head"><h1>Money</h1></div><nav class="tabs" aria-label="Money">{tabs.map(([k, t]) => <Link key={k} href={link(`/money/${k}`)} aria-current={k === tab ? "page" : undefined}>{t}</Link>)}</nav>{tab === "waste" ? <Waste /> : tab === "whatif" ? <WhatIf /> : <Where />}</div>;
 }
@@ -56,7 +60,7 @@ function Where() {
   const shown = moment ? past : now;
   return (
     <>
-      <div class="filters"><Choice label="By" value={by} options={dims} onChange={(v) => change({ by: v })} /><Choice label="Over the last" value={String(over)} options={spans} onChange={(v) => change({ span: v })} /><Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: [by] }} cli={`bigfleet cost --by ${by}`} /></div>
+      <div class="filters"><Choice label="By" value={by} options={dims} onChange={(v) => change({ by: v })} /><Choice label="Over the last" value={String(over)} options={spans} onChange={(v) => change({ span: v })} /><Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: [by] }} cli={`bigfleet cost --by ${by}`} prom={metrics[by] ?? spend} /></div>
       <Shown of={shown} empty={(a) => gather(a.got).length === 0 && a.missing.length === 0 && <Empty>Nothing costs money {moment ? "in what the console remembers of that time" : "yet"}.</Empty>}>{(a) => {
         const rows = gather(a.got);
         const total = rows.reduce((n, r) => n + r.cost, 0);
@@ -67,7 +71,7 @@ function Where() {
         return (
           <>
             <Missing of={a.missing} />
-            <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met">{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure>{!moment && <Figure label="Machines" href={link("/fleet/machines")}>{count(Object.entries(fleet.value?.machinesByState ?? {}).reduce((n, [k, x]) => n + (k === "MACHINE_STATE_SPECULATIVE" ? 0 : Number(x)), 0))}</Figure>}</div>
+            <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"} ask={{ rpc: "ShardRead/GetCost", target: ids[0], cli: "bigfleet cost", prom: spend }}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met" href={link("/fleet/machines", { state: "5" })} ask={{ cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_spend_dollars_per_hour{state="Configured"})' }}>{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" ask={{ cli: "bigfleet cost --waste", prom: idle }} href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure>{!moment && <Figure label="Machines" href={link("/fleet/machines")}>{count(Object.entries(fleet.value?.machinesByState ?? {}).reduce((n, [k, x]) => n + (k === "MACHINE_STATE_SPECULATIVE" ? 0 : Number(x)), 0))}</Figure>}</div>
             <Bar legend label="Spend" parts={[{ label: "in use", size: busy, tone: "met", text: dollars(busy) }, { label: "on its way", size: part("creating", "configuring"), tone: "way", text: dollars(part("creating", "configuring")) }, { label: "idle", size: part("idle"), tone: "idle", text: dollars(part("idle")), href: link("/money/waste") }, { label: "leaving", size: part("draining", "deleting"), tone: "held", text: dollars(part("draining", "deleting")) }, { label: "failed", size: part("failed"), tone: "short", text: dollars(part("failed")), href: link("/money/waste") }]} />
             <Section title={`Over time, by ${named("", dims.find(([d]) => d === by)?.[1] ?? by)}`}><Shown of={past}>{(p) => <Over answers={p.got} by={by} onPick={(t) => change({ at: new Date(t * 1000).toISOString() }, true)} />}</Shown></Section>
             <Section title={`By ${dims.find(([d]) => d === by)?.[1]}`}><Table label="Cost" rows={rows.slice(0, 200)} id={(r) => r.group} columns={[
@@ -84,7 +88,7 @@ function Where() {
 /** Stacked cost; small groups are one. */
 function Over({ answers, by, onPick }: { answers: [string, GetCostResponse][]; by: string; onPick: (t: number) => void }) {
   const times = [...new Set(answers.flatMap(([, r]) => r.points.map((p) => Number(p.atUnixNanos / 1_000_000_000n))))].sort((a, b) => a - b);
-  if (times.length < 2) return <Empty>The console has watched for too short a time. It remembers costs since it started, for at most a day; `bigfleet cost --record` reads older ones from a shard's decision log.</Empty>;
+  if (times.length < 2) return <Empty>The console has watched for too short a time. It remembers costs since it started, for at most a day; <code>bigfleet cost --record</code> reads older ones from a shard's decision log.</Empty>;
   const place = new Map(times.map((t, i) => [t, i]));
   const sums = new Map<string, number[]>();
   for (const [, r] of answers) for (const p of r.points) for (const row of p.rows) {
@@ -111,7 +115,7 @@ function Waste() {
   return (
     <Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
       const rows = a.got.flatMap(([, x]) => x.machines.filter(paid).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
-      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" /></p>
+      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" prom={idle} /></p>
         <Table label="Machines that are not in use" rows={rows.slice(0, 300)} id={(r) => r.id} columns={[{ head: "Machine", cell: (r) => <Link href={opened(open.machine(r.id, r.shard))}><Name>{r.id}</Name></Link> }, { head: "State", cell: (r) => <Mark word={stateName(r.state)} tone={toneOf(r.state)} /> }, { head: "For", num: true, cell: (r) => since(BigInt(r.since) * 1_000_000n, now) }, { head: "Type", cell: (r) => `${r.type}, ${capacityName(r.capacity)}` }, { head: "Zone", cell: (r) => r.zone }, { head: "Last cluster", cell: (r) => <Name>{r.cluster}</Name> }, { head: "$/h", num: true, cell: (r) => dollars(r.price) }]} /></>;
     }}</Shown>
   );

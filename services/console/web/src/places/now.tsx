@@ -1,15 +1,14 @@
 // Now: is anything wrong?
-import { type DecisionRecord, RecordType } from "@bigfleet/api/v1alpha1/decision";
 import type { NeedView } from "@bigfleet/api/v1alpha1/shardread";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { Ask, Bar, Copy, Empty, Figure, Mark, Name, Section, Sentence, Shown, Waiting } from "../design/parts";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { each, Missing, useFleet, useShards } from "../fleet";
-import { count, dollars, needName, plainName, since, standing, stateTone } from "../format";
+import { amounts, byState, count, dollars, needName, plainName, shortRow, since, standing, stateNumber, stateTone } from "../format";
 import { useAnswer, useNow } from "../live";
 import { ResumeOrder } from "../orders/orders";
-import { Line } from "../records";
+import { Line, worth } from "../records";
 import { link, momentOf, open, opened, useQuery } from "../url";
 
 export function Now() {
@@ -29,31 +28,34 @@ function Live() {
   const holds = holdsBack(v.shards);
   const fresh = v.shards.length > 0 && v.needs === 0n && Object.entries(v.machinesByState).every(([k, n]) => n === 0n || k === "MACHINE_STATE_SPECULATIVE");
   const rates = Object.entries(v.actionsPerMinute);
+  const status = { rpc: "ShardRead/GetStatus", target: v.shards[0]?.shardId, cli: "bigfleet status" };
+  const needs = { cli: "bigfleet get needs", prom: "sum(bigfleet_shard_needs) - sum(bigfleet_shard_needs_unmet)" };
+  const machines = { rpc: "ShardRead/ListMachines", target: v.shards[0]?.shardId, body: { states: ["MACHINE_STATE_CONFIGURED"], pageSize: 1, count: true }, cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_inventory_machines{state="Configured"})' };
   return (
     <div class={`page ${flow.lost ? "stale" : ""}`}>
-      <div class="head"><h1>{v.headline}</h1><span class="end"><Ask rpc="ShardRead/GetStatus" target={v.shards[0]?.shardId} cli="bigfleet status" /></span></div>
+      <div class="head"><h1>{v.headline}</h1><span class="end"><Ask {...status} prom="sum(bigfleet_shard_needs_unmet)" /></span></div>
       {v.fleet?.rebuilding && <p class="note info">The coordinator is rebuilding what it knows after a change of its leader. Shards go on meanwhile.</p>}
       <div class="figures">
-        <Figure label="Needs met" href={link("/demand")} tone={unmet ? undefined : "met"}>{count(Number(v.needs) - unmet)} of {count(v.needs)}</Figure>
-        <Figure label="Waiting" href={link("/demand", { show: "waiting" })} tone={unmet ? "short" : undefined}>{count(unmet)}</Figure>
-        <Figure label="Machines in use" href={link("/fleet/machines", { state: "5" })}>{count(v.machinesByState.MACHINE_STATE_CONFIGURED ?? 0n)}</Figure>
-        <Figure label="Spend" href={link("/money")}>{dollars(v.costPerHour)}<span class="dim"> /h</span></Figure>
-        <Figure label="Actions in a minute" href={link("/history")}>{count(rates.reduce((n, [, x]) => n + x, 0))}</Figure>
-        <Figure label="Clusters connected" href={link("/fleet/clusters")}>{count(v.shards.reduce((n, s) => n + s.sessions, 0))}</Figure>
+        <Figure label="Needs met" href={link("/demand")} tone={unmet ? undefined : "met"} ask={needs}>{count(Number(v.needs) - unmet)} of {count(v.needs)}</Figure>
+        <Figure label="Waiting" href={link("/demand", { show: "waiting" })} tone={unmet ? "short" : undefined} ask={{ cli: "bigfleet get needs --unmet", prom: "sum by (reason) (bigfleet_shard_needs_unmet)" }}>{count(unmet)}</Figure>
+        <Figure label="Machines in use" href={link("/fleet/machines", { state: "5" })} ask={machines}>{count(v.machinesByState.MACHINE_STATE_CONFIGURED ?? 0n)}</Figure>
+        <Figure label="Spend" href={link("/money")} ask={{ rpc: "ShardRead/GetCost", target: v.shards[0]?.shardId, cli: "bigfleet cost", prom: "sum(bigfleet_shard_spend_dollars_per_hour)" }}>{dollars(v.costPerHour)}<span class="dim"> /h</span></Figure>
+        <Figure label="Actions in a minute" href={link("/history")} ask={{ rpc: "ShardRead/GetMachineHistory", target: v.shards[0]?.shardId, body: { pageSize: 100 }, cli: "bigfleet history", prom: "sum by (kind) (increase(bigfleet_shard_actions_total[1m]))" }}>{count(rates.reduce((n, [, x]) => n + x, 0))}</Figure>
+        <Figure label="Clusters connected" href={link("/fleet/clusters")} ask={{ rpc: "ShardRead/ListClusters", target: v.shards[0]?.shardId, cli: "bigfleet get clusters", prom: "sum(bigfleet_shard_active_sessions)" }}>{count(v.shards.reduce((n, s) => n + s.sessions, 0))}</Figure>
       </div>
-      <Bar legend label="Machines" parts={Object.entries(v.machinesByState).filter(([k]) => k !== "MACHINE_STATE_SPECULATIVE").map(([k, n]) => ({ label: plainName(k), size: Number(n), tone: stateTone[plainName(k)] ?? "dim", href: link("/fleet/machines", { state: String(stateNumber[k] ?? "") }) }))} />
-      {fresh && <First />}
+      <Bar legend label="Machines" parts={byState(v.machinesByState).filter(([k]) => k !== "MACHINE_STATE_SPECULATIVE").map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim", href: link("/fleet/machines", { state: stateNumber(k) }) }))} />
+      {fresh && <First clusters={v.shards.reduce((n, s) => n + s.sessions, 0)} shard={v.fleet?.shards[0]?.address ?? ""} />}
       <div class="columns">
         <div class="section" style={{ gap: "24px" }}>
           <Section title={unmet ? `Waits, longest first` : "Nothing waits"} end={unmet > waiting.length && waiting.length > 0 ? <Link href={link("/demand", { show: "waiting" })}>all {count(unmet)}</Link> : undefined}>
             {unmet === 0 && v.needs > 0n && <Empty>Every need has what it asks for.</Empty>}
             {unmet > 0 && waiting.length === 0 && <Waiting what="Reading the needs that wait…" />}
-            <Selectable rows={waiting.slice(0, 20)} href={(w) => (w.need ? needLink(w.shardId, w.need) : "")}>{(w) => {
+            <Calm rows={waiting.slice(0, 20)} keyOf={(w) => w.key}>{(rows) => <Selectable rows={rows} href={(w) => (w.need ? needLink(w.shardId, w.need) : "")}>{(w) => {
               const n = w.need;
               if (!n) return null;
               const s = standing(n);
-              return <><Mark shape={s.shape} word={s.word} tone={s.tone} /><span><Link href={needLink(w.shardId, n)}><Name>{needName(n)}</Name></Link><br /><Sentence>{n.detailText}</Sentence></span><span class="dim num">{since(n.unmetSinceUnixNanos, now)}</span></>;
-            }}</Selectable>
+              return <><Mark shape={s.shape} word={s.word} tone={s.tone} /><span><Link href={needLink(w.shardId, n)}><Name>{`${n.clusterId}/${shortRow(n)}`}</Name></Link> <span class="dim">{amounts(n.need?.aggregateResources)}</span><br /><Sentence>{n.detailText}</Sentence></span><span class="dim num">{since(n.unmetSinceUnixNanos, now)}</span></>;
+            }}</Selectable>}</Calm>
           </Section>
           {v.warnings.length > 0 && <details><summary>{count(v.warnings.length)} {v.warnings.length === 1 ? "warning" : "warnings"} for those who run BigFleet</summary><ul class="list">{v.warnings.map((w) => <li key={w}><Sentence>{w}</Sentence></li>)}</ul></details>}
           <Section title={holds.length ? "What holds it back" : "Nothing holds it back"}>
@@ -63,26 +65,23 @@ function Live() {
         <Section title="What the fleet does" end={<Link href={link("/history")}>history</Link>}>
           {rates.length > 0 && <p class="dim">In the last minute: {rates.map(([k, n]) => `${count(n)} ${plainName(k)}`).join(", ")}</p>}
           {v.recent.length === 0 && <Empty>Nothing has been done yet.</Empty>}
-          <Calm rows={v.recent} />
+          <Calm rows={v.recent} keyOf={(r) => `${r.shardId} ${r.sequence}`}>{(rows) => <ul class="list acts">{worth(rows).slice(0, 25).map((r) => <Line key={`${r.shardId} ${r.sequence}`} r={r} />)}</ul>}</Calm>
         </Section>
       </div>
     </div>
   );
 }
-const stateNumber: Record<string, number> = { MACHINE_STATE_SPECULATIVE: 1, MACHINE_STATE_CREATING: 2, MACHINE_STATE_IDLE: 3, MACHINE_STATE_CONFIGURING: 4, MACHINE_STATE_CONFIGURED: 5, MACHINE_STATE_DRAINING: 6, MACHINE_STATE_DELETING: 7, MACHINE_STATE_FAILED: 8 };
-
 /** Rows keep their place while the pointer is on them; new ones gather behind a count. */
-function Calm({ rows }: { rows: DecisionRecord[] }) {
-  const [held, hold] = useState<DecisionRecord[]>();
-  const shown = held ?? rows;
-  const newest = (r: DecisionRecord | undefined) => r?.atUnixNanos ?? 0n;
-  const more = held ? rows.filter((r) => newest(r) > newest(held[0])).length : 0;
-  return <>{more > 0 && <button type="button" onClick={() => hold(rows)}>{more} new</button>}<ul class="list acts" onMouseEnter={() => hold(rows)} onMouseLeave={() => hold(undefined)}>{merged(shown).slice(0, 25).map((r) => <Line key={`${r.shardId} ${r.sequence}`} r={r} />)}</ul></>;
-}
-/** An action that has ended is one line, not two. */
-function merged(rows: DecisionRecord[]): DecisionRecord[] {
-  const ended = new Set(rows.filter((r) => r.type === RecordType.ENDED).map((r) => r.operationId));
-  return rows.filter((r) => r.type !== RecordType.STARTED || !r.operationId || !ended.has(r.operationId));
+function Calm<T>({ rows, keyOf, children }: { rows: T[]; keyOf: (row: T) => string; children: (rows: T[]) => preact.ComponentChildren }) {
+  const [held, hold] = useState<T[]>();
+  const known = new Set(held?.map(keyOf));
+  const more = held ? rows.filter((r) => !known.has(keyOf(r))).length : 0;
+  return (
+    <div onMouseEnter={() => hold(rows)} onMouseLeave={() => hold(undefined)} style={{ position: "relative" }}>
+      {more > 0 && <button type="button" class="fresh" onClick={() => hold(rows)}>{count(more)} new</button>}
+      {children(held ?? rows)}
+    </div>
+  );
 }
 
 /** j and k walk through a list of links, enter opens. */
@@ -128,8 +127,18 @@ function holdsBack(shards: import("@bigfleet/api/v1alpha1/shardread").GetStatusR
   return out;
 }
 
-function First() {
-  return <div class="note info"><p>The fleet is empty: no cluster asks for capacity yet.</p><p>1. Install the operator and the pod controller in a cluster. 2. Create a Pod that does not fit. 3. Watch it here, or try a story now:</p><Copy text="bigfleet demo critical" /></div>;
+/** An empty fleet says what to do next. */
+function First({ clusters, shard }: { clusters: number; shard: string }) {
+  const chart = (name: string, more = "") => `helm install ${name} oci://ghcr.io/bigfleet-dev/charts/${name} -n bigfleet-system${more}`;
+  return (
+    <Section title="Three steps to the first machine">
+      <ol class="first">
+        <li>{clusters > 0 ? <p><span class="met">●</span> Connect a cluster: {count(clusters)} {clusters === 1 ? "is" : "are"} connected.</p> : <><p>Connect a cluster. Its operator says what the cluster needs, its pod controller watches its Pods.</p><Copy text={`${chart("bigfleet-operator", ` --set clusterID=red,shardAddress=${shard || "SHARD:7780"},bootstrap.apiServerURL=https://API-SERVER:6443`)}\n${chart("bigfleet-pod-controller")}`} /></>}</li>
+        <li><p>Create Pods that fit on none of its Nodes. Their need appears here within seconds.</p><Copy text={"kubectl create deployment first --image registry.k8s.io/pause:3.10 --replicas 20\nkubectl set resources deployment first --requests cpu=1"} /></li>
+        <li><p>Ask why, as long as it waits; the need's page answers too. A fleet of <code>bigfleet up</code> also plays stories.</p><Copy text={"bigfleet get needs --unmet\nbigfleet demo critical"} /></li>
+      </ol>
+    </Section>
+  );
 }
 
 /** The same picture of another moment: needs as they stood, and what was done in the minutes before. */
@@ -143,7 +152,7 @@ function Then({ moment }: { moment: bigint }) {
   const acts = useAnswer(ids.length ? (s) => each(ids, (id) => shard.getMachineHistory({ untilUnixNanos: moment, pageSize: 40 }, at(id, s))) : undefined, [ids.join(), moment]);
   return (
     <div class="page">
-      <div class="head"><h1>Then</h1></div>
+      <div class="head"><h1>As it was</h1><span class="end"><Ask rpc="ShardRead/GetMachineHistory" target={ids[0]} body={{ untilUnixNanos: moment, pageSize: 40 }} cli={`bigfleet get needs --unmet --at ${new Date(Number(moment / 1_000_000n)).toISOString()}`} /></span></div>
       <div class="columns">
         <Section title="What waited">{ids.length === 0 ? <Waiting /> : <Shown of={needs}>{(a) => {
           const rows = a.got.flatMap(([id, r]) => r.map((n) => ({ id, n })));

@@ -8,7 +8,7 @@ import { Link } from "wouter-preact";
 import { admin, core, live } from "../api";
 import { Ask, Bar, Empty, Facts, Mark, Name, Section, Sentence, Shown, Table, Waiting } from "../design/parts";
 import { useFleet } from "../fleet";
-import { clock, count, dollars, plainName, since, span, stateTone } from "../format";
+import { byState, clock, count, dollars, plainName, since, span, stateTone } from "../format";
 import { useAnswer, useFlow, useNow } from "../live";
 import { link, open, opened } from "../url";
 
@@ -23,10 +23,10 @@ function Sources() {
   const flow = useFleet();
   const now = useNow();
   if (!flow.value) return <Waiting />;
-  return <Table label="Sources" rows={flow.value.sources} id={(s) => s.source} columns={[
+  return <><p><Ask rpc="Console/GetSources" cli="bigfleet get shards" prom="max(bigfleet_console_source_age_seconds)" /></p><Table label="Sources" rows={flow.value.sources} id={(s) => s.source} columns={[
     { head: "Source", cell: (s) => (s.source.startsWith("shard/") ? <Link href={opened(open.shard(s.source.slice(6)))}>{s.source.slice(6)}</Link> : s.source) },
     { head: "State", cell: (s) => (!s.configured ? <span class="dim">not configured: {s.flag}</span> : s.error ? <Mark shape="▲" word="no answer" tone="short" /> : <Mark shape="●" word="live" tone="met" />) },
-    { head: "Age", num: true, cell: (s) => (s.lastDataAtUnixNanos ? since(s.lastDataAtUnixNanos, now) : "never heard") }, { head: "Why", cell: (s) => <Sentence>{s.error}</Sentence> }]} />;
+    { head: "Age", num: true, cell: (s) => (s.lastDataAtUnixNanos ? since(s.lastDataAtUnixNanos, now) : "never heard") }, { head: "Why", cell: (s) => <Sentence>{s.error}</Sentence> }]} /></>;
 }
 
 function Shards() {
@@ -37,7 +37,7 @@ function Shards() {
   if (flow.value.shards.length === 0 && known.size === 0) return <Empty>No shard is known. A shard registers with the coordinator within seconds of its start.</Empty>;
   return (
     <>
-      <p><Ask rpc="CoordinatorAdmin/GetFleetStatus" cli="bigfleet get shards" /></p>
+      <p><Ask rpc="CoordinatorAdmin/GetFleetStatus" cli="bigfleet get shards" prom="sum by (instance) (bigfleet_shard_needs)" /></p>
       <Table label="Shards" rows={[...new Set([...known.keys(), ...flow.value.shards.map((s) => s.shardId)])].sort()} id={(id) => id} columns={[
         { head: "Shard", cell: (id) => <Link href={opened(open.shard(id))}>{id}</Link> },
         { head: "State", cell: (id) => { const s = flow.value?.shards.find((x) => x.shardId === id); const src = flow.value?.sources.find((x) => x.source === `shard/${id}`); return src?.error ? <Mark shape="▲" word={`no answer for ${since(src.lastDataAtUnixNanos, now)}`} tone="short" /> : s?.ready ? <Mark shape="●" word="ready" tone="met" /> : <Mark shape="◇" word={plainName(ShardState[known.get(id)?.state ?? 0] ?? "") || "not ready"} tone="held" />; } },
@@ -45,7 +45,7 @@ function Shards() {
         { head: "Needs", num: true, cell: (id) => { const s = flow.value?.shards.find((x) => x.shardId === id); return s ? <Link href={link("/demand", { shard: id })}>{count(s.needs)}</Link> : "–"; } },
         { head: "Waiting", num: true, cell: (id) => { const n = flow.value?.shards.find((x) => x.shardId === id)?.unsatisfiedNeeds ?? 0; return <span class={n ? "short" : "dim"}>{count(n)}</span>; } },
         { head: "Sessions", num: true, cell: (id) => count(flow.value?.shards.find((x) => x.shardId === id)?.sessions ?? 0) },
-        { head: "Machines", cell: (id) => <Bar thin label={id} parts={Object.entries(flow.value?.shards.find((x) => x.shardId === id)?.machinesByState ?? {}).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /> },
+        { head: "Machines", cell: (id) => <Bar thin label={id} parts={byState(flow.value?.shards.find((x) => x.shardId === id)?.machinesByState ?? {}).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /> },
         { head: "$/h", num: true, cell: (id) => dollars(flow.value?.shards.find((x) => x.shardId === id)?.costPerHour ?? 0) },
         { head: "Address", cell: (id) => <code>{known.get(id)?.address ?? ""}</code> },
         { head: "Version", cell: (id) => flow.value?.shards.find((x) => x.shardId === id)?.version ?? "" },
@@ -61,7 +61,7 @@ function Coordinator() {
   return (
     <>
       <Shown of={status}>{(c) => <>
-        <p>{c.role === "leader" ? <Mark shape="●" word={`${c.nodeId} leads`} tone="met" /> : <Mark shape="◇" word={`${c.nodeId} is ${c.role}`} tone="held" />} <span class="dim">Raft term {String(c.raftTerm)}, fencing term {String(c.fencingTerm)}</span> <Ask rpc="CoordinatorAdmin/GetCoordinatorStatus" cli="bigfleet raft status" /></p>
+        <p>{c.role === "leader" ? <Mark shape="●" word={`${c.nodeId} leads`} tone="met" /> : <Mark shape="◇" word={`${c.nodeId} is ${c.role}`} tone="held" />} <span class="dim">Raft term {String(c.raftTerm)}, fencing term {String(c.fencingTerm)}</span> <Ask rpc="CoordinatorAdmin/GetCoordinatorStatus" cli="bigfleet raft status" prom="max by (instance) (bigfleet_coordinator_is_leader)" /></p>
         <Facts of={[["Group", <code>{c.clusterUuid}</code>], ["Log", `committed ${c.commitIndex}, applied ${c.appliedIndex}`], ["Snapshot", c.snapshotIndex ? `index ${c.snapshotIndex}, ${since(c.snapshotAtUnixNanos)} ago` : "none yet"], ["Export", c.lastExportAtUnixNanos ? `${since(c.lastExportAtUnixNanos)} ago` : "none"], ["Disk", `${count(c.diskBytes)} bytes`], ["Feature level", `${c.featureLevel} of ${c.featureLevelMax}`], ["Build", c.build]]} />
         <Section title="Replicas"><Table label="Replicas" rows={c.peers} id={(p) => p.nodeId} columns={[{ head: "Replica", cell: (p) => p.nodeId }, { head: "Role", cell: (p) => (p.leader ? <Mark shape="●" word="leader" tone="met" /> : p.suffrage) }, { head: "Address", cell: (p) => <code>{p.rpcAddress}</code> }, { head: "Heard", num: true, cell: (p) => (p.leader ? "" : p.lastContactMs < 0 ? "unknown" : `${span(Number(p.lastContactMs))} ago`) }, { head: "Build", cell: (p) => p.build }]} /></Section>
       </>}</Shown>
@@ -77,7 +77,7 @@ function Ownership() {
   const bindings = useAnswer((s) => admin.listClusterBindings({ pageSize: 1000 }, { signal: s }), [], 5000);
   return (
     <>
-      <Section title="Domains by shard" end={<Ask rpc="Coordinator/ListDomainAssignments" cli="bigfleet get domains" />}><Shown of={domains} empty={(a) => a.assignments.length === 0 && <Empty>No domain is assigned: the default owner of each provider has everything.</Empty>}>{(a) => <Table label="Domains" rows={a.assignments} id={(d) => `${d.topologyKey} ${d.topologyValue}`} columns={[{ head: "Domain", cell: (d) => <Name>{`${d.topologyKey}=${d.topologyValue}`}</Name> }, { head: "Owner", cell: (d) => <Link href={opened(open.shard(d.shardId))}>{d.shardId}</Link> }, { head: "Next owner", cell: (d) => (d.nextShardId ? <Mark shape="◐" word={d.nextShardId} tone="way" /> : "") }, { head: "Since", num: true, cell: (d) => since(d.sinceUnixNanos) }]} />}</Shown></Section>
+      <Section title="Domains by shard" end={<Ask rpc="Coordinator/ListDomainAssignments" cli="bigfleet get domains" prom="max(bigfleet_coordinator_domains)" />}><Shown of={domains} empty={(a) => a.assignments.length === 0 && <Empty>No domain is assigned: the default owner of each provider has everything.</Empty>}>{(a) => <Table label="Domains" rows={a.assignments} id={(d) => `${d.topologyKey} ${d.topologyValue}`} columns={[{ head: "Domain", cell: (d) => <Name>{`${d.topologyKey}=${d.topologyValue}`}</Name> }, { head: "Owner", cell: (d) => <Link href={opened(open.shard(d.shardId))}>{d.shardId}</Link> }, { head: "Next owner", cell: (d) => (d.nextShardId ? <Mark shape="◐" word={d.nextShardId} tone="way" /> : "") }, { head: "Since", num: true, cell: (d) => since(d.sinceUnixNanos) }]} />}</Shown></Section>
       <Section title="Handovers under way"><Shown of={moves} empty={(a) => a.moves.length === 0 && <Empty>None.</Empty>}>{(a) => <Table label="Handovers" rows={a.moves} id={(m) => `${m.domain?.topologyKey} ${m.domain?.topologyValue}`} columns={[{ head: "Domain", cell: (m) => <Name>{`${m.domain?.topologyKey}=${m.domain?.topologyValue}`}</Name> }, { head: "From", cell: (m) => m.domain?.shardId ?? "" }, { head: "To", cell: (m) => m.domain?.nextShardId ?? "" }, { head: "Waits for", cell: (m) => <Sentence>{m.waitingFor}</Sentence> }]} />}</Shown></Section>
       <Section title="Clusters by shard" end={<Ask rpc="CoordinatorAdmin/ListClusterBindings" cli="bigfleet clusters bindings" />}><Shown of={bindings} empty={(a) => a.bindings.length === 0 && <Empty>No cluster is bound.</Empty>}>{(a) => <>{a.rebuilding && <p class="note info">Rebuilding after a change of the leader.</p>}<Table label="Bindings" rows={a.bindings} id={(b) => b.clusterId} columns={[{ head: "Cluster", cell: (b) => <Link href={opened(open.cluster(b.shardId, b.clusterId))}><Name>{b.clusterId}</Name></Link> }, { head: "Shard", cell: (b) => b.shardId }, { head: "Session", cell: (b) => (b.conflictingShardId ? <Mark shape="▲" word={`also at ${b.conflictingShardId}`} tone="short" /> : b.liveSession ? <Mark shape="●" word="live" tone="met" /> : <span class="dim">{b.stale ? "not reported for 30 days" : "none"}</span>) }, { head: "Machines", num: true, cell: (b) => count(b.boundMachines) }, { head: "Since", num: true, cell: (b) => since(b.boundAtUnixNanos) }]} /></>}</Shown></Section>
     </>
