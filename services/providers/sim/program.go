@@ -40,7 +40,7 @@ func program() provider.Program[settings] {
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
 			f.StringVar(&s.Preset, "preset", s.Preset, "preset for all settings that are not given: calm, lively or storm")
-			f.Int64Var(&s.Seed, "seed", s.Seed, "seed of all random draws; any whole number")
+			f.Int64Var(&s.Seed, "seed", s.Seed, "seed of all random draws; any number, also 0 and negative ones")
 			f.Float64Var(&s.TimeScale, "time-scale", s.TimeScale, "simulated seconds per real second, 1 to 10000; 0 means 1")
 			f.BoolVar(&s.NoDelete, "no-delete", s.NoDelete, "machines cannot be returned to the provider, as with owned hardware")
 			f.StringVar(&s.Control, "sim-control-addr", s.Control, "listen address of SubstrateControl when --control-addr is not given; 0 or off turns it off")
