@@ -54,7 +54,6 @@ type Config struct {
 	DispatchConcurrency int           // 32
 	AckConcurrency      int           // 4
 	AckQPS              float64       // 400
-	AckRest             time.Duration // 15 s
 	DemandHold          time.Duration // 3 min
 	NodeJoinTimeout     time.Duration // 10 min
 	NodeNotReadyAfter   time.Duration // 5 min

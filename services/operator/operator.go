@@ -259,13 +259,13 @@ func (p *parts) build(ctx context.Context) (err error) {
 
 // buildDemand makes what goes up.
 func (p *parts) buildDemand() (err error) {
-	p.acks, err = acknowledge.New(acknowledge.Config{Client: p.access.Client, Concurrency: p.AckConcurrency, PerSecond: p.AckQPS, Rest: p.AckRest, Waits: func(k aggregate.Key) bool { return p.demand.Waits(k) }, Instruments: p.instruments, Log: p.log})
+	p.acks, err = acknowledge.New(acknowledge.Config{Client: p.access.Client, Concurrency: p.AckConcurrency, PerSecond: p.AckQPS, Instruments: p.instruments, Log: p.log})
 	if err != nil {
 		return err
 	}
 	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, AcknowledgePods: p.acks.AddPods, Overhead: p.overhead.Text, Rooms: p.overhead.Rooms, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, Rooms: p.overhead.Rooms, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
 		OnProblem: func(key aggregate.Key) { p.needStatus.Changed(key) }, OnKeys: p.reports.SetKeys,
 		Debounce: p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})

@@ -102,7 +102,7 @@ func acquire(ctx context.Context, tell story, s *fixture.Fixture) error {
 	}
 	picture := func(p fixture.Picture) { tell.say("%s", p) }
 	err = s.Until(ctx, red, picture, func(p fixture.Picture) bool {
-		return p.PodsRunning == pods && p.Upcoming["Ready"] == machines
+		return p.PodsRunning == pods && p.Requests["Acknowledged"] == pods && p.Upcoming["Ready"] == machines
 	})
 	took := clock.Stop()
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 // The patch carries no resource version and is preceded by no read. Requests are handled newest first, in parallel and
 // paced, so that a cluster that starts with thousands of them delays nobody; while the API server is slow they give way to
-// writes that somebody waits for. Those of Pods wait a while before: most Pods of a burst run by then, and those that have ended need none. One that is gone is forgotten; one whose patch fails is tried again with a growing pause.
+// writes that somebody waits for. One that is gone is forgotten; one whose patch fails is tried again with a growing pause.
 //
 // Start at Acknowledger.Add and Run. Tests cite the operator specification as OP-n.n.
 package acknowledge
@@ -29,7 +29,6 @@ import (
 const (
 	concurrencyDefault = 4 // enough for the pace on an API server with time to spare, and one that has none has better things to do
 	perSecondDefault   = 400
-	restDefault        = 15 * time.Second
 	ahead              = 100 // patches that may go at once after a pause: a burst of Pods is seen at once
 	retryMin           = time.Second
 	retryMax           = time.Minute
@@ -40,8 +39,6 @@ type Config struct {
 	Client      client.Client            // required
 	Concurrency int                      // 0 means 4
 	PerSecond   float64                  // 0 means 400
-	Rest        time.Duration            // how long AddPods waits; 0 means 15 s
-	Waits       func(aggregate.Key) bool // whether a request that rested still is to be acknowledged; nil means yes
 	Instruments *instruments.Instruments // required
 	Log         *slog.Logger             // required
 }
@@ -55,14 +52,6 @@ type Acknowledger struct {
 	done  bool
 	pace  *pace
 	burst burst
-	rests []rest        // in the order of their ends
-	wake  chan struct{} // there are more of them
-}
-
-// rest is requests that wait for their end.
-type rest struct {
-	until time.Time
-	keys  []aggregate.Key
 }
 
 type job struct {
@@ -81,13 +70,7 @@ func New(c Config) (*Acknowledger, error) {
 	if c.PerSecond <= 0 {
 		c.PerSecond = perSecondDefault
 	}
-	if c.Rest <= 0 {
-		c.Rest = restDefault
-	}
-	if c.Waits == nil {
-		c.Waits = func(aggregate.Key) bool { return true }
-	}
-	a := &Acknowledger{Config: c, wake: make(chan struct{}, 1), pace: newPace(c.PerSecond, ahead)}
+	a := &Acknowledger{Config: c, pace: newPace(c.PerSecond, ahead)}
 	a.more = sync.NewCond(&a.mu)
 	return a, nil
 }
@@ -103,64 +86,6 @@ func (a *Acknowledger) Add(keys []aggregate.Key) {
 	a.more.Broadcast()
 }
 
-// AddPods queues requests of Pods, which nobody waits for (OP-6.3). It never blocks.
-func (a *Acknowledger) AddPods(keys []aggregate.Key) {
-	if len(keys) == 0 {
-		return
-	}
-	a.mu.Lock()
-	a.rests = append(a.rests, rest{time.Now().Add(a.Rest), keys})
-	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
-
-// rested queues requests that have waited long enough, and returns how long the next have to.
-func (a *Acknowledger) rested(now time.Time) time.Duration {
-	var due []aggregate.Key
-	next := time.Hour
-	a.mu.Lock()
-	for len(a.rests) > 0 {
-		if left := a.rests[0].until.Sub(now); left > 0 {
-			next = left
-			break
-		}
-		due = append(due, a.rests[0].keys...)
-		a.rests = a.rests[1:]
-	}
-	if len(due) > 0 {
-		a.burst.more(now)
-	}
-	a.mu.Unlock()
-	for _, k := range due {
-		if !a.Waits(k) { // its Pod ended, or another operator was faster
-			continue
-		}
-		a.mu.Lock()
-		a.stack = append(a.stack, job{key: k})
-		a.mu.Unlock()
-		a.more.Signal()
-	}
-	return next
-}
-
-// watchRests queues requests as they have rested, until ctx ends.
-func (a *Acknowledger) watchRests(ctx context.Context) {
-	for {
-		timer := time.NewTimer(a.rested(time.Now()))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-a.wake:
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-}
-
 // Run patches until ctx ends.
 func (a *Acknowledger) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
@@ -171,7 +96,6 @@ func (a *Acknowledger) Run(ctx context.Context) error {
 	})
 	defer stop()
 	var workers sync.WaitGroup
-	workers.Go(func() { a.watchRests(ctx) })
 	for range a.Concurrency {
 		workers.Go(func() {
 			for {

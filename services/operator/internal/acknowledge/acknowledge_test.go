@@ -47,66 +47,6 @@ func (w status) Patch(ctx context.Context, _ client.Object, p client.Patch, _ ..
 	}
 }
 
-// start runs an acknowledger on a server until the test ends.
-func start(t *testing.T, s *server, c Config) *Acknowledger {
-	t.Helper()
-	meters, err := instruments.New(prometheus.NewRegistry(), instruments.Reads{
-		CacheAge: func() float64 { return 0 }, AcceptedAge: func() float64 { return 0 }, EvictionsStopped: func() bool { return false },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Client, c.Instruments, c.Log = s, meters, slog.New(slog.DiscardHandler)
-	a, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		meters.Close()
-	})
-	return a
-}
-
-// OP-6.3: in the seconds in which a burst of Pods asks for nodes, their requests cost one write each; those that end within them cost no
-// second one at all. A request that no Pod owns does not wait.
-func TestRequestsOfPodsRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		ended := map[string]bool{"p3": true}
-		a := start(t, s, Config{Waits: func(k aggregate.Key) bool { return !ended[k.Name] }})
-		keys := func(names ...string) (out []aggregate.Key) {
-			for _, n := range names {
-				out = append(out, aggregate.Key{Namespace: "default", Name: n})
-			}
-			return out
-		}
-		a.AddPods(keys("p1", "p2", "p3"))
-		time.Sleep(restDefault / 2)
-		a.AddPods(keys("p4"))
-		a.Add(keys("queue"))
-		want := func(n int64, why string) {
-			t.Helper()
-			synctest.Wait()
-			if got := s.patches.Load(); got != n {
-				t.Errorf("%d patches, want %d: %s", got, n, why)
-			}
-		}
-		time.Sleep(time.Second)
-		want(1, "no Pod owns it")
-		time.Sleep(restDefault / 2)
-		want(3, "two of the first three Pods still are there")
-		time.Sleep(restDefault / 2)
-		want(4, "the last one")
-	})
-}
-
 // patched runs an acknowledger on a server and says how many requests of many were patched after each second. adds is for
 // how many seconds requests keep coming.
 func patched(t *testing.T, seconds, adds int, takes time.Duration) (after []int64) {

@@ -32,10 +32,8 @@ type Link interface {
 type Config struct {
 	ClusterID   string                     // required
 	Acknowledge func(keys []aggregate.Key) // required: the shard has these requests
-	// AcknowledgePods is Acknowledge for requests of Pods; nil means Acknowledge.
-	AcknowledgePods func(keys []aggregate.Key)
-	Overhead        func() map[string]string // what DaemonSets take of a fresh node; nil means not known
-	Rooms           func() []*pb.NodeRoom    // what was learnt of Nodes, for shards with its feature; may be nil
+	Overhead    func() map[string]string   // what DaemonSets take of a fresh node; nil means not known
+	Rooms       func() []*pb.NodeRoom      // what was learnt of Nodes, for shards with its feature; may be nil
 	// OutOfService lists machines whose nodes take no Pods, and the Pods on them, for shards with its feature; may be nil.
 	OutOfService func() (machines []*pb.MachineOutOfService, left []types.UID)
 	OnOutcome    func(Outcome)           // hears what became of roll-ups; may be nil
@@ -256,13 +254,6 @@ func (p *Publisher) AcceptedAge() float64 {
 		return -1
 	}
 	return time.Since(p.accepted).Seconds()
-}
-
-// Waits says whether a request is counted and not acknowledged.
-func (p *Publisher) Waits(key aggregate.Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.demand.Waits(key)
 }
 
 // OfPod returns the request of a Pod and the row that it is counted in.

@@ -243,21 +243,13 @@ func (p *Publisher) gauge() {
 
 // release hands requests to the Acknowledger, those that still wait.
 func (p *Publisher) release(keys []aggregate.Key) {
-	var of []aggregate.Key
 	out := keys[:0]
 	for _, k := range keys {
-		switch {
-		case !p.demand.Waits(k):
-		case p.AcknowledgePods == nil || p.ahead[k]:
+		if p.demand.Waits(k) {
 			out = append(out, k)
-		default:
-			of = append(of, k)
 		}
 	}
 	if len(out) > 0 {
 		p.Acknowledge(out)
-	}
-	if len(of) > 0 {
-		p.AcknowledgePods(of)
 	}
 }

@@ -82,10 +82,19 @@ func pods(n int64) string {
 	return strconv.FormatInt(n, 10) + " Pods"
 }
 
+// AmountList words amounts. How many Pods and volumes a node takes is left out where there is anything else to say.
 func AmountList(list []resource.Quantity) string {
-	var out []string
+	var out, limits []string
 	for _, q := range list {
-		out = append(out, q.Name+" "+quantity.Human(q.Name, q.Milli))
+		text := q.Name + " " + quantity.Human(q.Name, q.Milli)
+		if resource.IsLimit(q.Name) {
+			limits = append(limits, text)
+		} else {
+			out = append(out, text)
+		}
+	}
+	if len(out) == 0 {
+		out = limits
 	}
 	return strings.Join(out, ", ")
 }

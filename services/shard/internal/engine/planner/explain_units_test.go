@@ -67,4 +67,11 @@ func TestAmountsAreReadable(t *testing.T) {
 			t.Errorf("%d of %s is written %q, not %q", q.Milli, q.Name, got, want)
 		}
 	}
+	pods := resource.Quantity{Name: "pods", Milli: 3000}
+	if got := explain.AmountList([]resource.Quantity{{Name: "cpu", Milli: 4000}, pods}); got != "cpu 4" {
+		t.Errorf("beside cpu, what a node takes is written: %q", got)
+	}
+	if got := explain.AmountList([]resource.Quantity{pods}); got != "pods 3" {
+		t.Errorf("alone it is written %q", got)
+	}
 }
