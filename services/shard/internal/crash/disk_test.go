@@ -60,7 +60,7 @@ func TestDiskFullWhileRunning(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the pause was refused: %v", err)
 	}
-	if text := pause.Msg.Pause.Reason; !strings.Contains(text, "will not survive") {
+	if text := pause.Msg.Pause.Reason; !strings.Contains(text, "lost at a restart") {
 		t.Errorf("the pause does not say that it will not survive a restart: %v", pause.Msg)
 	}
 	o.Rollup(Need("12", 5))
