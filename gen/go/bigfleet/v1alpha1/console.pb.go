@@ -685,7 +685,7 @@ type WatchNeedsResponse struct {
 	// With a window: what stands outside of it, and the order within.
 	Summary *NeedSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	// With a window: for how many milliseconds the needs have not been read although a shard has planned again.
-	AgeMillis     int64 `protobuf:"varint,1000,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
+	AgeMillis     int64 `protobuf:"varint,6,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1533,15 +1533,15 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x1a=\n" +
 	"\x0fByStandingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xb1\x02\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xb0\x02\n" +
 	"\x12WatchNeedsResponse\x126\n" +
 	"\aupserts\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\aupserts\x12!\n" +
 	"\fremoved_keys\x18\x02 \x03(\tR\vremovedKeys\x12+\n" +
 	"\x11snapshot_complete\x18\x03 \x01(\bR\x10snapshotComplete\x129\n" +
 	"\asources\x18\x04 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\x128\n" +
-	"\asummary\x18\x05 \x01(\v2\x1e.bigfleet.v1alpha1.NeedSummaryR\asummary\x12\x1e\n" +
+	"\asummary\x18\x05 \x01(\v2\x1e.bigfleet.v1alpha1.NeedSummaryR\asummary\x12\x1d\n" +
 	"\n" +
-	"age_millis\x18\xe8\a \x01(\x03R\tageMillis\"i\n" +
+	"age_millis\x18\x06 \x01(\x03R\tageMillis\"i\n" +
 	"\tFleetNeed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x19\n" +
 	"\bshard_id\x18\x02 \x01(\tR\ashardId\x12/\n" +

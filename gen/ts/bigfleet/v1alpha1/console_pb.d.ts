@@ -437,7 +437,7 @@ export declare type WatchNeedsResponse = Message<"bigfleet.v1alpha1.WatchNeedsRe
   /**
    * With a window: for how many milliseconds the needs have not been read although a shard has planned again.
    *
-   * @generated from field: int64 age_millis = 1000;
+   * @generated from field: int64 age_millis = 6;
    */
   ageMillis: bigint;
 };
