@@ -106,7 +106,7 @@ func (p *parts) watch(ctx context.Context) error {
 		}),
 		follow(ctx, p, &corev1.Pod{}, p.pods.Set, p.pods.Delete),
 		follow(ctx, p, &appsv1.DaemonSet{}, p.overhead.Set, p.overhead.Delete),
-		follow(ctx, p, &storagev1.CSINode{}, p.overhead.SetCSINode, p.overhead.DeleteCSINode),
+		p.followCSINodes(ctx),
 		follow(ctx, p, &corev1.ConfigMap{}, p.stop.set, p.stop.gone),
 		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.upcoming.SetObject, p.upcoming.DeleteObject),
 		follow(ctx, p, &v1alpha1.AvailableCapacity{}, p.hints.SetObject, func(o *v1alpha1.AvailableCapacity) { p.hints.DeleteObject(o.Name) }),
@@ -130,6 +130,15 @@ func (p *parts) deleteRequest(r *request.Request) {
 func follow[T client.Object](ctx context.Context, p *parts, kind client.Object, set, gone func(T)) error {
 	synced, err := apiaccess.Follow(ctx, p.access.Cache, kind, set, gone)
 	p.synced = append(p.synced, synced)
+	return err
+}
+
+// csiNodesWait is how long a start waits for CSINodes.
+const csiNodesWait = 10 * time.Second
+
+// followCSINodes reads what is no condition of a start: an operator runs also with a role that does not have CSINodes yet (OP-5.26).
+func (p *parts) followCSINodes(ctx context.Context) (err error) {
+	p.csiNodes, err = apiaccess.Follow(ctx, p.access.Cache, &storagev1.CSINode{}, p.overhead.SetCSINode, p.overhead.DeleteCSINode)
 	return err
 }
 

@@ -51,7 +51,8 @@ type parts struct {
 	log         *slog.Logger
 	instruments *instruments.Instruments
 	access      *apiaccess.Access
-	synced      []func() bool // one per kind in the cache
+	synced      []func() bool // one per kind in the cache that the operator cannot do without
+	csiNodes    func() bool   // whether CSINodes are complete
 	freshness   freshness
 	stop        stopSwitch
 	last        lastRollup
@@ -115,6 +116,9 @@ func Run(ctx context.Context, c Config) error {
 				return nil
 			}
 			return err
+		}
+		if err := apiaccess.Sync(ctx, csiNodesWait, p.csiNodes); err != nil && ctx.Err() == nil {
+			p.log.Warn("CSINodes cannot be read: how many volumes a Node attaches does not count until they can; is this the role of an earlier release?")
 		}
 		close(synced)
 		debug.FreeOSMemory() // the first listing leaves more garbage than what stays
