@@ -70,7 +70,7 @@ func TestRealReset(t *testing.T) {
 	if out, err := h.Run(ctx, agent, "--config", config, "reset", "--grace", "1s"); err != nil {
 		t.Fatalf("reset: %v\n%s", err, out)
 	}
-	if out, err := h.Run(ctx, agent, "--config", config, "look"); err != nil || !strings.Contains(out, "nothing of a cluster") {
+	if out, err := h.Run(ctx, agent, "--config", config, "look"); err != nil || !strings.Contains(out, "no cluster left anything") {
 		t.Errorf("after the reset: %v\n%s", err, out)
 	}
 	if out, err := h.Run(ctx, "sh", "-c", "find /etc/kubernetes /var/lib/kubelet /var/lib/containerd /var/log/pods -mindepth 1; pgrep -x containerd; iptables-save 2>/dev/null | grep -E 'KUBE|CNI'; true"); err != nil || strings.TrimSpace(out) != "" {
