@@ -347,6 +347,8 @@ func TestBootDataIsRefused(t *testing.T) {
 		"spaced":     {strings.Replace(bootData, "    ExecStart=\n", "    ExecStart = /bin/sh\n", 1), "only [Service] and ExecStart"},
 		"plugin":     {strings.Replace(bootData, "--node-labels=a=b", "--image-credential-provider-bin-dir=/etc/kubernetes/bin", 1), "set by the host"},
 		"exec":       {strings.Replace(bootData, "content: token", "content: 'users: [{name: u, user: {exec: {command: /bin/sh}}}]'", 1), "runs a program"},
+		"unit":       {strings.Replace(bootData, "runcmd:\n", "- path: /etc/systemd/system/kubelet.service.d/91.conf\n  content: \"# \\\\\\nusers: [{user: {exec: {command: /bin/sh}}}]\\n\"\nruncmd:\n", 1), "runs a program"},
+		"relative":   {strings.Replace(bootData, "--kubeconfig=/etc/kubernetes/kubelet.conf", "--kubeconfig=etc/systemd/system/kubelet.service.d/91.conf", 1), "paths must be below"},
 		"two":        {bootData + "---\na: b\n", "more than one document"},
 	} {
 		if _, err := ParseBootData([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "token\n") {
@@ -356,6 +358,23 @@ func TestBootDataIsRefused(t *testing.T) {
 	b, err := ParseBootData([]byte(bootData))
 	if err != nil || len(b.Files) != 2 || b.Files[0].Mode != 0o600 || !slices.Equal(b.Kubelet, []string{"--kubeconfig=/etc/kubernetes/kubelet.conf", "--node-labels=a=b"}) {
 		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// PROV-32.3: only a kubeconfig can run a program. A label or a certificate that holds the letters does not.
+func TestBootDataWithTheLettersOfExec(t *testing.T) {
+	for name, data := range map[string]string{
+		"label":        strings.Replace(bootData, "--node-labels=a=b", "--node-labels=role=executor", 1),
+		"certificate":  strings.Replace(bootData, "content: token", `content: "-----BEGIN CERTIFICATE-----\nMIIexecA\n-----END CERTIFICATE-----\n"`, 1),
+		"certificates": strings.Replace(bootData, "content: token", `content: "-----BEGIN CERTIFICATE-----\nMIIexecA\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nMIIAexec\n-----END CERTIFICATE-----\n"`, 1),
+	} {
+		if _, err := ParseBootData([]byte(data)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	hidden := strings.Replace(bootData, "content: token", `content: "users: [{user: {exec: {command: /bin/sh}}}, &\n-----BEGIN CERTIFICATE-----\nMIIA\n-----END CERTIFICATE-----\n"`, 1)
+	if _, err := ParseBootData([]byte(hidden)); err == nil || !strings.Contains(err.Error(), "runs a program") {
+		t.Errorf("a certificate behind a damaged kubeconfig: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -82,11 +83,12 @@ func ParseBootData(data []byte) (BootData, error) {
 		if err != nil {
 			return BootData{}, err
 		}
-		if runsProgram(file.Content) {
+		out.Files = append(out.Files, file)
+		dropIn := path.Dir(f.Path) == dropInDir
+		if runsProgram(file.Content, dropIn) {
 			return BootData{}, fmt.Errorf("%s is a kubeconfig that runs a program (exec): boot data carries a token or a certificate", f.Path)
 		}
-		out.Files = append(out.Files, file)
-		if path.Dir(f.Path) == dropInDir {
+		if dropIn {
 			if out.Kubelet, err = kubeletFlags(file.Content, out.Kubelet); err != nil {
 				return BootData{}, fmt.Errorf("%s: %w", f.Path, err)
 			}
@@ -98,8 +100,9 @@ func ParseBootData(data []byte) (BootData, error) {
 	return out, nil
 }
 
-// runsProgram says whether a file is a kubeconfig whose user is a program that a kubelet would run.
-func runsProgram(content []byte) bool {
+// runsProgram says whether a file is a kubeconfig whose user is a program that a kubelet would run. What cannot be read as one is taken for
+// one if it looks like it, but for certificates and the lines of a unit, which a flag may make look so.
+func runsProgram(content []byte, unit bool) bool {
 	var kubeconfig struct {
 		Users []struct {
 			User struct {
@@ -107,8 +110,8 @@ func runsProgram(content []byte) bool {
 			} `yaml:"user"`
 		} `yaml:"users"`
 	}
-	if yaml.Unmarshal(content, &kubeconfig) != nil { // not YAML of that form, such as a certificate; a kubelet's parser may be more lenient
-		return slices.ContainsFunc([]string{"exec", `\x`, `\u`}, func(mark string) bool { return bytes.Contains(content, []byte(mark)) })
+	if yaml.Unmarshal(content, &kubeconfig) != nil { // not YAML of that form; a kubelet's parser may be more lenient
+		return !unit && !onlyPEM(content) && slices.ContainsFunc([]string{"exec", `\x`, `\u`}, func(mark string) bool { return bytes.Contains(content, []byte(mark)) })
 	}
 	for _, u := range kubeconfig.Users {
 		if u.User.Exec != nil {
@@ -116,6 +119,19 @@ func runsProgram(content []byte) bool {
 		}
 	}
 	return false
+}
+
+// onlyPEM says whether a file holds keys and certificates and nothing else.
+func onlyPEM(content []byte) bool {
+	content = bytes.TrimSpace(content)
+	for bytes.HasPrefix(content, []byte("-----BEGIN ")) {
+		block, rest := pem.Decode(content)
+		if block == nil {
+			return false
+		}
+		content = bytes.TrimSpace(rest)
+	}
+	return len(content) == 0
 }
 
 func firstLine(err error) string {
@@ -195,6 +211,11 @@ var directories = []string{"--root-dir", "--container-runtime-endpoint", "--imag
 // programs are flags whose files a kubelet runs.
 var programs = []string{"--image-credential-provider-bin-dir", "--image-credential-provider-config"}
 
+// takesFile says whether a flag names a file or directory, where a path that begins with no / would be one below the kubelet's own directory.
+func takesFile(flag string) bool {
+	return slices.ContainsFunc([]string{"config", "-conf", "-dir", "-file", "-path"}, func(end string) bool { return strings.HasSuffix(flag, end) })
+}
+
 func checkFlag(word string) error {
 	name, value, joined := strings.Cut(word, "=")
 	if !strings.HasPrefix(name, "--") || strings.ContainsAny(word, `"'$%;`) {
@@ -203,7 +224,7 @@ func checkFlag(word string) error {
 	if slices.Contains(directories, name) || slices.Contains(programs, name) {
 		return fmt.Errorf("%s is set by the host, not by boot data", name)
 	}
-	if joined && strings.HasPrefix(value, "/") {
+	if joined && (strings.HasPrefix(value, "/") || value != "" && takesFile(name)) {
 		inside := strings.HasPrefix(path.Clean(value)+"/", kubernetesDir+"/") || strings.HasPrefix(path.Clean(value)+"/", kubeletState+"/")
 		if !inside {
 			return fmt.Errorf("%s names %.120q: paths must be below %s or %s, because a reset empties those", name, value, kubernetesDir, kubeletState)
