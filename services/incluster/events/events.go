@@ -1,8 +1,9 @@
 // Package events writes Kubernetes events, which users see in `kubectl describe`.
 //
 // Events are best effort. An event is written in the background, at most once per object and reason in five minutes, within a
-// rate for the whole process. One that says the same again later is counted on the first, with its times, as kubelets do it. It is dropped and counted when the queue is full or the API server refuses it. Nothing waits
-// for an event or depends on one.
+// rate for the whole process. One that says the same again later is counted on the first, with its times, as kubelets do it.
+// An event is dropped, and the drop counted, when the queue is full or the API server refuses it. Nothing waits for an event or
+// depends on one.
 //
 // Writer.Record never blocks. Start at New; Run writes until its context ends.
 package events
@@ -62,11 +63,11 @@ type Writer struct {
 	Config
 	queue chan Event
 	mu    sync.Mutex
-	last  map[key]told
+	last  map[key]lastEvent
 }
 
-// told is the last event of an object and reason.
-type told struct {
+// lastEvent is the last event of an object and reason.
+type lastEvent struct {
 	at      time.Time
 	more    int32 // since it was written
 	message string
@@ -93,7 +94,7 @@ func New(c Config) (*Writer, error) {
 	if c.UID == nil {
 		c.UID = func(Subject) types.UID { return "" }
 	}
-	return &Writer{Config: c, queue: make(chan Event, queueMax), last: map[key]told{}}, nil
+	return &Writer{Config: c, queue: make(chan Event, queueMax), last: map[key]lastEvent{}}, nil
 }
 
 // Record queues an event, unless one of the same object and reason was queued a short while ago.
@@ -113,7 +114,7 @@ func (w *Writer) Record(n Event) {
 		clear(w.last)
 	}
 	if t.message != n.Message {
-		t = told{message: n.Message}
+		t = lastEvent{message: n.Message}
 	}
 	t.at = now
 	w.last[k] = t
@@ -160,7 +161,7 @@ func (w *Writer) write(ctx context.Context, n Event) error {
 			return err
 		}
 		err = w.Client.Patch(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(n), Name: t.name}}, client.RawPatch(types.MergePatchType, body))
-		if !apierrors.IsNotFound(err) { // events end after an hour
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // events end after an hour, and a role may be of an earlier release
 			w.wrote(k, n.Message, t.name, count, err)
 			return err
 		}

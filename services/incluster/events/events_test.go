@@ -31,6 +31,7 @@ type server struct {
 	events  []*corev1.Event
 	stored  []*corev1.Event
 	patches int
+	refuses error // of a patch
 }
 
 // taken are the events that came since it was asked last.
@@ -46,6 +47,9 @@ func (s *server) taken() []*corev1.Event {
 func (s *server) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuses != nil {
+		return s.refuses
+	}
 	body, err := p.Data(o)
 	if err != nil || p.Type() != types.MergePatchType {
 		return fmt.Errorf("patch %s: %v", p.Type(), err)
@@ -195,6 +199,20 @@ func TestCounted(t *testing.T) {
 		pause(time.Second)
 		if len(s.stored) != 2 || s.stored[1].InvolvedObject.Name != "api" {
 			t.Errorf("one whose first was refused: %+v", s.stored)
+		}
+	})
+}
+
+// OP-14.3: with a role of an earlier release, which may not patch events, one that says the same again is written again.
+func TestRoleWithoutPatch(t *testing.T) {
+	s := &server{refuses: apierrors.NewForbidden(corev1.Resource("events"), "x", errors.New("no"))}
+	run(t, Config{Client: s}, func(w *Writer) {
+		for range 2 {
+			w.Record(Event{Regarding: about("web"), Reason: "NoCapacity", Message: "none"})
+			pause(6 * time.Minute)
+		}
+		if n := len(s.taken()); n != 2 {
+			t.Errorf("%d events, want both", n)
 		}
 	})
 }
