@@ -2,10 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +12,6 @@ import (
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
-	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
-
-	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
 
 // evil is a name that attacks whoever shows it: HTML, an escape sequence of terminals, right-to-left overrides, and 4 KB.
@@ -158,30 +151,6 @@ func (evilShard) WatchDecisions(ctx context.Context, _ *connect.Request[v1.Watch
 // of it runs, no element of it is made, and it moves nothing out of its place.
 func TestHostileNames(t *testing.T) {
 	web(t)
-	server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: []rpc.Service{{
-		Name: api.ShardReadName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(api.ShardReadName, rpc.Allow()),
-		New: func(o ...connect.HandlerOption) (string, http.Handler) {
-			return api.NewShardReadHandler(evilShard{}, o...)
-		},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	at := addresses(t, 2)
-	proc.StartT(t, proc.Config{Name: "console", Path: proc.BuildT(t, program), Args: []string{"console", "--listen", at[0], "--coordinator", "", "--shard", fmt.Sprintf("s0=%s", l.Addr()), "--metrics-addr", at[1]},
-		Ready: proc.HTTP("http://"+at[1]+"/readyz", nil)})
-	browse(t, "hostile.mjs", []string{"EVIL=" + evil}, "http://"+at[0])
+	base := consoleOver(t, "console", evilShard{})
+	browse(t, "hostile.mjs", []string{"EVIL=" + evil}, base)
 }

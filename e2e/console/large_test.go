@@ -3,22 +3,15 @@ package console
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
-	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
-
-	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
 
 // arithmetic is a shard whose machines and needs are computed from their numbers, and that notes what it is asked for.
@@ -117,30 +110,7 @@ func TestLargeLists(t *testing.T) {
 	sizes := map[string]*arithmetic{"LARGE": {machines: 500_000, needs: 20_000}, "SMALL": {machines: 500, needs: 300}, "EMPTY": {}}
 	var env []string
 	for name, s := range sizes {
-		server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: []rpc.Service{{
-			Name: api.ShardReadName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(api.ShardReadName, rpc.Allow()),
-			New: func(o ...connect.HandlerOption) (string, http.Handler) { return api.NewShardReadHandler(s, o...) },
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- server.Run(ctx, l) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-		at := addresses(t, 2)
-		proc.StartT(t, proc.Config{Name: "console-" + strings.ToLower(name), Path: proc.BuildT(t, program), Args: []string{"console", "--listen", at[0], "--coordinator", "", "--shard", fmt.Sprintf("s0=%s", l.Addr()), "--metrics-addr", at[1]},
-			Ready: proc.HTTP("http://"+at[1]+"/readyz", nil)})
-		env = append(env, name+"=http://"+at[0])
+		env = append(env, name+"="+consoleOver(t, "console-"+strings.ToLower(name), s))
 	}
 	browse(t, "large.mjs", env)
 	large := sizes["LARGE"]

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +19,7 @@ import (
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
@@ -65,6 +68,35 @@ var (
 	install   sync.Once
 	installed error
 )
+
+// consoleOver runs a console whose one shard is a handler of the test, and returns its address.
+func consoleOver(t *testing.T, name string, shard api.ShardReadHandler) (base string) {
+	t.Helper()
+	server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: []rpc.Service{{
+		Name: api.ShardReadName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(api.ShardReadName, rpc.Allow()),
+		New: func(o ...connect.HandlerOption) (string, http.Handler) { return api.NewShardReadHandler(shard, o...) },
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	at := addresses(t, 2)
+	proc.StartT(t, proc.Config{Name: name, Path: proc.BuildT(t, program), Args: []string{"console", "--listen", at[0], "--coordinator", "", "--shard", "s0=" + l.Addr().String(), "--metrics-addr", at[1]},
+		Ready: proc.HTTP("http://"+at[1]+"/readyz", nil)})
+	return "http://" + at[0]
+}
 
 // browse runs a script of the browser's side. What it finds wrong fails the test.
 func browse(t *testing.T, script string, env []string, args ...string) {
