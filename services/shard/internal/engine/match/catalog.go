@@ -20,6 +20,7 @@ type Catalog struct {
 	Version      uint64
 	SupplyNumber []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
 	Serial       []uint32
+	learntOf     []bool // by class: whether its number is for machines of its type alone
 	supplies     map[string]uint32
 	Dropped      uint64   // how often supplies got other numbers
 	changed      []uint32 // classes that are other ones since the plan before
@@ -49,6 +50,21 @@ func New() *Catalog {
 // CatalogMax bounds how many matchers and projections are kept beyond those that the demand can use. Then all are rebuilt.
 const CatalogMax = 4096
 
+// relearnt reports whether a type that a class is of is now one that clusters have learnt of, or no longer one. A type that no machine has changes
+// nothing: what one cluster invents must not make the plans of all full ones.
+func (c *Catalog) relearnt(d *demand.Table) bool {
+	if c.learnt == d.LearntVersion() {
+		return false
+	}
+	c.learnt = d.LearntVersion()
+	for id, serial := range c.Serial {
+		if cl := c.Inventory.Class(uint32(id)); serial != 0 && cl.Serial == serial && c.learntOf[id] != d.Learnt(c.Inventory.Shape(cl.Shape).Type) {
+			return true
+		}
+	}
+	return false
+}
+
 // Begin brings the catalog up to date with the tables. It reports to the inventory which label keys profiles read, which may
 // split its classes.
 //
@@ -58,7 +74,7 @@ const CatalogMax = 4096
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
 func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory
-	if fresh = c.Inventory != inv || c.learnt != d.LearntVersion() || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
+	if fresh = c.Inventory != inv || c.relearnt(d) || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
 		*c = *New()
 		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}
@@ -89,7 +105,7 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	for id := range inv.Classes() {
 		cl := inv.Class(uint32(id))
 		if id == len(c.Serial) {
-			c.Serial, c.SupplyNumber = append(c.Serial, 0), append(c.SupplyNumber, 0)
+			c.Serial, c.SupplyNumber, c.learntOf = append(c.Serial, 0), append(c.SupplyNumber, 0), append(c.learntOf, false)
 		}
 		if c.Serial[id] == cl.Serial {
 			continue
@@ -100,7 +116,8 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 			continue
 		}
 		c.scratch = cl.Supply.AppendKey(c.scratch[:0])
-		if typ := inv.Shape(cl.Shape).Type; d.Learnt(typ) { // its supply may be another one in some cluster
+		typ := inv.Shape(cl.Shape).Type
+		if c.learntOf[id] = d.Learnt(typ); c.learntOf[id] { // its supply may be another one in some cluster
 			c.scratch = append(c.scratch, byte(typ), byte(typ>>8), byte(typ>>16), byte(typ>>24))
 		}
 		n, ok := c.supplies[string(c.scratch)]

@@ -93,6 +93,26 @@ func TestLabelKeysOfOneClusterLeaveTheOthersAlone(t *testing.T) {
 	}
 }
 
+// ENG-3.8, ENG-21.2: a cluster that learns of ever new instance types which no machine has is credited again, and no other cluster is.
+func TestTypesThatNoMachineHasLeaveTheOthersAlone(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		machine m1 configured=red for=web cpu=4 type=big
+		machine m2 configured=blue for=web cpu=4 type=big`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for i := range 10 {
+		s.lines(fmt.Sprintf("cluster red room=type%d:cpu:3900m", i))
+		r, credited, published := replan(t, s, pl, last)
+		if credited > 1 || slices.Contains(published, "blue") {
+			t.Errorf("type %d: %d credited again, published %v", i, credited, published)
+		}
+		last = r
+	}
+}
+
 // ENG-21.2: a memo says from when on it is out of date: a Node that never joins makes its cluster dirty at join_timeout, not
 // before, and the clock alone makes no other dirty.
 func TestAMemoKnowsWhenItEnds(t *testing.T) {
