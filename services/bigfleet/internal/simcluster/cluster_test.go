@@ -132,6 +132,21 @@ func TestPackWaitAndScaleDown(t *testing.T) {
 	wantPods(t, c, "web", map[string]int{})
 }
 
+// No Pod outlives its Deployment, however the two watches of the controller race.
+func TestDeletedDeploymentLeavesNoPods(t *testing.T) {
+	c := start(t)
+	addNode(t, c, "a", "64", nil)
+	for i := range 60 {
+		deploy(t, c, "web", 20, corev1.PodSpec{})
+		time.Sleep(time.Duration(i%30) * time.Millisecond)
+		if err := c.AppsV1().Deployments("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // a late round would create what nobody collects
+	wantPods(t, c, "web", map[string]int{})
+}
+
 // A Node that goes takes its Pods with it, and their replacements find room elsewhere.
 func TestNodeLoss(t *testing.T) {
 	c := start(t)

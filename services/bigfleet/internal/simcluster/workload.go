@@ -117,7 +117,9 @@ func (w *workloads) publishStatus(d *appsv1.Deployment, have []*corev1.Pod, want
 
 func (w *workloads) scale(d *appsv1.Deployment, have []*corev1.Pod, want int) {
 	for range want - len(have) {
-		w.create(d)
+		if !w.create(d) {
+			return
+		}
 	}
 	if len(have) <= want {
 		return
@@ -138,7 +140,8 @@ func (w *workloads) scale(d *appsv1.Deployment, have []*corev1.Pod, want int) {
 	}
 }
 
-func (w *workloads) create(d *appsv1.Deployment) {
+// create makes one Pod of d; false if there is none, and d is not worth another try with this view of it.
+func (w *workloads) create(d *appsv1.Deployment) bool {
 	w.next++
 	isController := true
 	p := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
@@ -148,10 +151,18 @@ func (w *workloads) create(d *appsv1.Deployment) {
 	}}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 	if err != nil {
-		return // a typed Pod always converts
+		return false // a typed Pod always converts
 	}
-	if o, err := w.store.Create(kubesim.Pods, &kubesim.Object{Object: raw}); err == nil {
-		p.UID = o.GetUID()
-		w.pods.byKey[key(p)] = p // counted now; the watch repeats it
+	o, err := w.store.Create(kubesim.Pods, &kubesim.Object{Object: raw})
+	if err != nil {
+		return false
 	}
+	// The view may be older than the deletion of d. What was created after it has no owner that could take it along.
+	if owner, err := w.store.Get(Deployments, d.Namespace, d.Name); err != nil || owner.GetUID() != d.UID {
+		_, _ = w.store.Delete(kubesim.Pods, p.Namespace, p.Name, metav1.DeleteOptions{}) // gone already is as good
+		return false
+	}
+	p.UID = o.GetUID()
+	w.pods.byKey[key(p)] = p // counted now; the watch repeats it
+	return true
 }
