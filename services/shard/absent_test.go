@@ -11,12 +11,12 @@ import (
 
 // A provider that does not answer at the start is named in the log once, not at each retry, and the shard waits for it. SHARD-30.1, SHARD-30.3.
 func TestAbsentProviderIsSaidOnce(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := nobody.Addr().String()
-	if err := nobody.Close(); err != nil {
+	address := closed.Addr().String()
+	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s := start(t, NewProvider(), func(c *shard.Config) { c.Providers = []shard.Provider{{Name: "gone", Addr: address}} })

@@ -25,7 +25,7 @@ func TestPriorityAboveTheCeilingTakesNothing(t *testing.T) {
 		return a, a.GetRollup() != nil
 	})
 	if w := ack.GetRollup().GetWarnings(); len(w) != 1 || !strings.Contains(w[0], "50") || !strings.Contains(w[0], "--cluster-priority-max") {
-		t.Errorf("the operator is told %q", w)
+		t.Errorf("the operator gets %q", w)
 	}
 	Eventually(t, "blue is short", func() bool { return s.status(t).UnsatisfiedNeeds == 1 })
 	e, err := s.Read.Explain(t.Context(), connect.NewRequest(needRef("blue", "row-4")))

@@ -204,7 +204,7 @@ func (c *Config) check() error {
 	if d := c.DrainDeadline; d != 0 && (d < time.Second || d > 24*time.Hour) {
 		fail("--drain-deadline %s must be between 1 second and 24 hours", d)
 	} else if d%time.Second != 0 {
-		fail("--drain-deadline %s must be whole seconds: operators are told seconds", d)
+		fail("--drain-deadline %s must be whole seconds: the operator protocol carries seconds", d)
 	}
 	if w := c.SessionHandoverWait; w > 5*time.Minute {
 		fail("--session-handover-wait %s is more than 5 minutes", w)
@@ -249,8 +249,8 @@ func parsed(text string) float64 {
 	return f
 }
 
-// checkNotZero refuses zeros that a person wrote: in a Config they stand for the default, and who asks for nothing would get
-// that without a word.
+// checkNotZero refuses zeros that a person wrote: in a Config they stand for the default, so that a
+// zero would silently turn into it.
 func (c *Config) checkNotZero() error {
 	var errs []error
 	for flag, v := range map[string]int64{"coordinator-heartbeat-interval": int64(c.CoordinatorHeartbeat), "cycle-min-spacing": int64(c.CycleMinSpacing),

@@ -111,7 +111,7 @@ func TestShardDoesNotNeedItsCoordinator(t *testing.T) {
 	}
 	again := start(t, p, func(cfg *shard.Config) {
 		follow(c)(cfg)
-		cfg.DataDir, cfg.CoordinatorAddr = s.Dir, "127.0.0.1:1" // nobody is there
+		cfg.DataDir, cfg.CoordinatorAddr = s.Dir, "127.0.0.1:1" // nothing listens there
 	})
 	o = Connect(t, again.Addr, "red", AllFeatures...)
 	serve("served after a restart without any coordinator")

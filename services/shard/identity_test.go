@@ -159,7 +159,7 @@ func TestRightsOfEveryRPC(t *testing.T) {
 		"readonly": {"bigfleet://readonly", true, false},
 		"admin":    {"bigfleet://admin", true, true},
 		"shard":    {"bigfleet://shard/shard-1", false, false},
-		"nobody":   {"spiffe://somebody/else", false, false},
+		"stranger": {"spiffe://somebody/else", false, false},
 	} {
 		c, err := rpc.NewClient(rpc.ClientConfig{Addr: s.Addr, Log: slog.New(slog.DiscardHandler), Identity: ours.source(ours.files("x", 0, who.uri)), Limits: rpc.ReadClientLimits()})
 		if err != nil {

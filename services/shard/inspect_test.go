@@ -105,7 +105,7 @@ func TestPlanPredictsWhatHappens(t *testing.T) {
 	settled, err := s.Read.Plan(t.Context(), connect.NewRequest(&pb.PlanRequest{Settle: true, Flags: map[string]string{"provision-rate": "1"},
 		Demand: []*pb.DemandEdit{{ClusterId: "red", Edit: &pb.DemandEdit_Scale{Scale: 0.5}}, {ClusterId: "green", Edit: &pb.DemandEdit_Add{Add: Need("100", 9)}}},
 		Machines: []*pb.MachineEdit{{Edit: &pb.MachineEdit_Put{Put: Slot("big", 2, "128", "1Ti")}}, {Edit: &pb.MachineEdit_Remove{Remove: "m6"}},
-			{Edit: &pb.MachineEdit_Remove{Remove: "nobody"}}}}))
+			{Edit: &pb.MachineEdit_Remove{Remove: "no-such"}}}}))
 	if err != nil || settled.Msg.Rounds < 2 || len(settled.Msg.Warnings) != 2 {
 		t.Errorf("settled %v, %v", settled, err)
 	}

@@ -295,7 +295,7 @@ func lostPort(t *testing.T, tel *telemetry.Telemetry) *telemetry.OpsPort {
 }
 
 // strangers makes a session under a name that is not the certificate's, a process that another one supersedes, and an
-// outbox that nobody empties.
+// outbox that no writer empties.
 func strangers(t *testing.T, out map[string]bool) {
 	t.Helper()
 	ca, err := devca.New("metrics")

@@ -165,7 +165,7 @@ func TestDemandBecomesMachinesAndGoesBack(t *testing.T) {
 	if n := len(p.Calls("Create")); n != 3 {
 		t.Errorf("%d machines were bought for three", n)
 	}
-	Eventually(t, "the operator was told", func() bool {
+	Eventually(t, "the operator has node states", func() bool {
 		n := map[string]bool{}
 		for _, f := range o.Frames() {
 			if u := f.GetNodeStateUpdate(); u.GetState() == pb.MachineState_MACHINE_STATE_CONFIGURED {
@@ -184,7 +184,7 @@ func TestDemandBecomesMachinesAndGoesBack(t *testing.T) {
 		return p.Count(pb.MachineState_MACHINE_STATE_IDLE) == 2 && p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 1
 	})
 	released := map[string]bool{}
-	Eventually(t, "the operator was told to let them go", func() bool {
+	Eventually(t, "the operator got the reclaims", func() bool {
 		for _, f := range o.Frames() {
 			if u := f.GetNodeStateUpdate(); u.GetReleased() {
 				released[u.MachineId] = true

@@ -32,7 +32,7 @@ func TestSupersededProcessStays(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "superseded") {
 		t.Errorf("the session ended with %v", err)
 	}
-	Eventually(t, "readers are told", func() bool { return s.status(t).GetSuperseded() })
+	Eventually(t, "readers see it", func() bool { return s.status(t).GetSuperseded() })
 	_, ready := s.tel.Health.Ready()
 	if _, dead := s.tel.Health.Live(); s.status(t).GetReady() || ready == nil || dead != nil {
 		t.Errorf("ready %v, /readyz %v, /healthz %v", s.status(t).GetReady(), ready, dead)
@@ -145,7 +145,7 @@ func TestOneProviderAway(t *testing.T) {
 	o.Rollup(Need("1", 9))
 	Eventually(t, "and are given back", func() bool { return there.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) <= 1 })
 	if n := away.Count(pb.MachineState_MACHINE_STATE_SPECULATIVE); n != 2 {
-		t.Errorf("%d slots are left at the provider that nobody reached", n)
+		t.Errorf("%d slots are left at the provider that no plan reached", n)
 	}
 	away.Set(func(p *Provider) { p.Before, p.OnList = nil, nil })
 	Eventually(t, "its inventory is fresh again", func() bool {

@@ -26,7 +26,7 @@ func TestNewestSessionWins(t *testing.T) {
 	Eventually(t, "one session is shown", func() bool { return s.status(t).Sessions == 1 })
 }
 
-// SHARD-7.3, 8.4: the first roll-up of a session is never taken for a frame of nobody, however fast it follows the Hello.
+// SHARD-7.3, 8.4: the first roll-up of a session is never taken for a frame without a session, however fast it follows the Hello.
 func TestFirstRollupIsNeverLost(t *testing.T) {
 	s := start(t, NewProvider().Serve(t))
 	for i := range 60 {

@@ -228,7 +228,7 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// Scenario 17, SHARD-9.1, 9.2, 9.6: an operator whose window stays shut for minutes stops nobody: others are served in
+// Scenario 17, SHARD-9.1, 9.2, 9.6: an operator whose window stays shut for minutes stops no other: the others are served in
 // the meantime, and it is closed as a slow consumer after one write has taken longer than allowed.
 func TestZeroWindowForMinutes(t *testing.T) {
 	p := NewProvider(slots(4)...)
@@ -254,7 +254,7 @@ func TestZeroWindowForMinutes(t *testing.T) {
 			t.Errorf("%d sessions: the slow one should be gone", st.Sessions)
 		}
 		if !strings.Contains(v.log.String(), "slow consumer") {
-			t.Error("nobody says why the session ended")
+			t.Error("no frame says why the session ended")
 		}
 		if n := p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED); n != 1 {
 			t.Errorf("%d machines", n)
@@ -315,7 +315,7 @@ func TestHalfOpenConnection(t *testing.T) {
 	})
 }
 
-// SHARD-7.6, 8.4, 17.7: messages that come twice, in another order or for nobody change nothing; frames that break the
+// SHARD-7.6, 8.4, 17.7: messages that come twice, in another order or for no known machine change nothing; frames that break the
 // protocol end their connection and no other.
 func TestReorderedAndDuplicatedFrames(t *testing.T) {
 	p := NewProvider(slots(4)...)

@@ -46,6 +46,8 @@ var Words = []Word{
 	{"laid", "packed", "services/shard/internal/engine"},
 	{"stamp", "attribution, timestamp", "services/shard"},
 	{"stamped", "attributed", "services/shard"},
+	{"told", "notified, sent, received", "services/shard"},
+	{"nobody", "the noun: no Need, no cluster", "services/shard"},
 }
 
 var (

@@ -82,7 +82,7 @@ type entry struct {
 	done   chan struct{} // closed when everything before it is on the disk
 }
 
-// rollup is a roll-up to write. The one who writes encodes it: a large one would hold up the loop.
+// rollup is a roll-up to write. The writer encodes it: a large one would hold up the loop.
 type rollup struct {
 	step   int64
 	at     core.At

@@ -29,7 +29,7 @@ type history struct {
 	core   *core.Core
 	at     core.At
 	errors atomic.Int64
-	edit   func(*core.Record) // changes what the log is told
+	edit   func(*core.Record) // changes what the log receives
 	stop   func() error
 }
 
@@ -199,11 +199,11 @@ func TestFullDiskAsksForNoCheckpoints(t *testing.T) {
 	_ = h.stop()
 }
 
-// SHARD-28.4: a full queue loses entries, counts them, and blocks nobody.
+// SHARD-28.4: a full queue loses entries, counts them, and blocks no caller.
 func TestFullQueueNeverBlocks(t *testing.T) {
 	var lost atomic.Int64
 	l := New(Config{Dir: t.TempDir(), Shard: "s", Epoch: 1, Queue: 4, Log: slog.New(slog.DiscardHandler), OnError: func() { lost.Add(1) }})
-	for i := range 100 { // nobody writes
+	for i := range 100 { // no writer runs
 		l.Event(int64(i), core.At{}, core.Tick{}, 0)
 	}
 	if lost.Load() != 96 {

@@ -57,7 +57,7 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 	}
 	last := sentOf[SendNeedStatus](w)
 	if s := last[len(last)-1]; s.Satisfied || s.Detail != DetailBootstrapError || s.Text != "Boot data could not be rendered: template: no such key." {
-		t.Errorf("told %+v", s)
+		t.Errorf("sent %+v", s)
 	}
 	w.connect("red") // a new session clears the pause
 	w.run(Second)
@@ -67,7 +67,7 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 }
 
 // SHARD-16.5, 25.5: the operator's words are shown as well when the machine was bought for the need, waits for its boot data, and so
-// counts as being on its way; the cluster is not told that the need is satisfied. Once a pull succeeds they are gone.
+// counts as being on its way; the cluster gets no word that the need is satisfied. Once a pull succeeds they are gone.
 func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(1)...)
 	failing := true
@@ -85,7 +85,7 @@ func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
 		row := w.view.Needs[0].Rows[0]
 		last := sentOf[SendNeedStatus](w)
 		if s := last[len(last)-1]; row.Detail() != DetailBootstrapError || s.Satisfied || s.Detail != DetailBootstrapError || !strings.Contains(s.Text, "no field Tokn") {
-			t.Fatalf("at %d s the row says %d, %q, and the cluster was told %+v", w.mono/Second, row.Detail(), row.Text(), s)
+			t.Fatalf("at %d s the row says %d, %q, and the cluster got %+v", w.mono/Second, row.Detail(), row.Text(), s)
 		}
 	}
 	if n := len(sentOf[SendNeedStatus](w)); n > 60 { // 300 s, once per 5 s at most
@@ -95,7 +95,7 @@ func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
 	w.run(15 * Minute)
 	last := sentOf[SendNeedStatus](w)
 	if s := last[len(last)-1]; !s.Satisfied || w.view.Needs[0].Rows[0].Detail() != 0 {
-		t.Errorf("in the end the cluster was told %+v", s)
+		t.Errorf("in the end the cluster got %+v", s)
 	}
 }
 

@@ -245,8 +245,8 @@ func (c *commands) vanish(i inventory.Index, why string) {
 	o := c.ops.byMachine[m.ID]
 	c.record(Record{Type: RecordMachineVanished, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster, From: m.State, Detail: why})
 	to, shown := c.machines.shownTo(i)
-	if told := c.machines.subscribed(i); !shown && told != "" {
-		to, shown = told, true
+	if subscriber := c.machines.subscribed(i); !shown && subscriber != "" {
+		to, shown = subscriber, true
 	}
 	if shown {
 		gone := m

@@ -417,7 +417,7 @@ func TestWallClockJumps(t *testing.T) {
 	}
 }
 
-// SHARD-24.1: who was told that an order is carried out reads it so: with the answer, and before it, comes what readers see.
+// SHARD-24.1: a caller whose order was confirmed reads its effect: with the answer, and before it, comes what readers see.
 func TestOrdersAreReadAsTheyWereGiven(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
 	w.connect("red")

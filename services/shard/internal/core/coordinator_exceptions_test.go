@@ -118,7 +118,7 @@ func TestMovedBack(t *testing.T) {
 	}
 }
 
-// COORD-12.19: a refused Configure on a machine that came by a move is counted and told to the coordinator; without an
+// COORD-12.19: a refused Configure on a machine that came by a move is counted and reported to the coordinator; without an
 // exception it is an ordinary refusal.
 func TestRefusedConfigureAfterAMove(t *testing.T) {
 	for _, in := range [][]string{{"b1"}, nil} {
@@ -136,9 +136,9 @@ func TestRefusedConfigureAfterAMove(t *testing.T) {
 		}
 		w.rollup("red", needs(0, 4))
 		w.run(Second)
-		told := slices.ContainsFunc(w.notices, func(n Notice) bool { return n.Violated == "b1" })
-		if want := in != nil; told != want || (w.count(MetricOwnershipViolations) > 0) != want {
-			t.Errorf("exceptions %v: told %v, counted %d", in, told, w.count(MetricOwnershipViolations))
+		reported := slices.ContainsFunc(w.notices, func(n Notice) bool { return n.Violated == "b1" })
+		if want := in != nil; reported != want || (w.count(MetricOwnershipViolations) > 0) != want {
+			t.Errorf("exceptions %v: reported %v, counted %d", in, reported, w.count(MetricOwnershipViolations))
 		}
 	}
 }

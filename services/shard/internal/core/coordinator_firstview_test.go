@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// SHARD-25.5: before the coordinator has said what this shard owns, nobody is told that others hold the machines: that is no verdict on
+// SHARD-25.5: before the coordinator has said what this shard owns, no cluster hears that others hold the machines: that is no verdict on
 // their demand, and an owner of Pods would read it as a lack of capacity.
-func TestNobodyIsToldOfOthersBeforeTheFirstView(t *testing.T) {
+func TestNoClusterHearsOfOthersBeforeTheFirstView(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Coordinated = true }, slotsOf(2)...)
 	w.connect("red")
 	w.run(Second)
@@ -25,7 +25,7 @@ func TestNobodyIsToldOfOthersBeforeTheFirstView(t *testing.T) {
 	}
 }
 
-// COORD-9.10: without a view a shard waits for its coordinator, unless it was told to be alone after a while: then it owns all machines
+// COORD-9.10: without a view a shard waits for its coordinator, unless it may be alone after a while: then it owns all machines
 // of its provider but those that another shard's name stands on, and the first view decides.
 func TestShardWithoutAViewIsAloneAfterAWhile(t *testing.T) {
 	for _, after := range []int64{0, 2 * Minute} {

@@ -44,7 +44,7 @@ func (c *ownership) mine(m *inventory.Machine, owner string) bool {
 		switch {
 		case slices.Contains(v.Released, m.Cluster):
 			return false
-		case v.OnlyShard || owner == c.cfg.ShardID: // without another shard nothing has to be told apart (COORD-9.4)
+		case v.OnlyShard || owner == c.cfg.ShardID: // without another shard there is nothing to distinguish (COORD-9.4)
 			return true
 		case owner != "": // another shard configured it: the cluster's new home is not enough, its release has to be named
 			return slices.ContainsFunc(v.Inherited, func(x Inherited) bool { return x.Cluster == m.Cluster && slices.Contains(x.From, owner) })
@@ -78,12 +78,12 @@ func (v *View) covers(m *inventory.Machine) bool {
 	return v.DefaultOwner
 }
 
-// ownsNothingYet reports whether nobody has said so far what this shard owns (COORD-9.10).
+// ownsNothingYet reports whether it is still unknown what this shard owns (COORD-9.10).
 func (c *ownership) ownsNothingYet() bool {
 	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.Plain && !c.coord.Alone
 }
 
-// aloneNow makes this shard the only one of its provider, if nobody has said otherwise by now. A view ends it.
+// aloneNow makes this shard the only one of its provider, if no coordinator has said otherwise by now. A view ends it.
 func (c *ownership) aloneNow() {
 	if !c.ownsNothingYet() || c.coord.RepliedAt != 0 {
 		return

@@ -136,7 +136,7 @@ func (c *Core) afterEvent() {
 	c.dispatcher.dispatch()
 	c.reconciler.driveReconcile()
 	c.pub.flushPublish()
-	for _, a := range c.admin.answers { // after what readers see: who was told that an order is carried out reads it so (SHARD-24.1)
+	for _, a := range c.admin.answers { // after what readers see: a caller whose order was confirmed reads its effect (SHARD-24.1)
 		c.emit(a)
 	}
 	c.admin.answers = c.admin.answers[:0]

@@ -153,8 +153,8 @@ func TestUntouchedDrainUncordons(t *testing.T) {
 	}
 }
 
-// SHARD-14.13: a machine that its provider calls Failed gets no command, counts by whether it is bound, and its cluster is
-// told why.
+// SHARD-14.13: a machine that its provider calls Failed gets no command, counts by whether it is bound, and its cluster
+// learns why.
 func TestFailedMachinesAreShownAndLeftAlone(t *testing.T) {
 	w := newWorld(t, nil, append(hostsOf(2, "red"), host("spare", inventory.Idle, ""))...)
 	w.connect("red")
@@ -178,12 +178,12 @@ func TestFailedMachinesAreShownAndLeftAlone(t *testing.T) {
 	if census.Failed != [2]int{1, 1} {
 		t.Errorf("unbound and bound Failed machines: %v", census.Failed)
 	}
-	told := false
+	sent := false
 	for _, s := range sentOf[SendNodeState](w) {
-		told = told || s.Cluster == "red" && s.Machine.ID == "red-000" && s.Machine.State == inventory.Failed && s.Machine.LastError == "disk gone"
+		sent = sent || s.Cluster == "red" && s.Machine.ID == "red-000" && s.Machine.State == inventory.Failed && s.Machine.LastError == "disk gone"
 	}
-	if !told {
-		t.Error("the cluster was not told that its machine failed")
+	if !sent {
+		t.Error("the cluster got no word that its machine failed")
 	}
 }
 
@@ -228,7 +228,7 @@ func TestRemovalsOfDeltas(t *testing.T) {
 	}
 	list(ListDone{Complete: true}, rest()) // brings the cursor
 	known(40, "after the first List")
-	list(ListDone{Removed: []string{"m01", "nobody"}}, nil)
+	list(ListDone{Removed: []string{"m01", "unknown"}}, nil)
 	delete(w.provider, "m01")
 	known(39, "after a delta that names one")
 	list(ListDone{Complete: true}, rest("m02"))

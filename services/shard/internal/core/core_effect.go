@@ -124,7 +124,7 @@ const (
 type SendNodeState struct {
 	Cluster  string            `n:"1"`
 	Session  int64             `n:"2"`
-	Machine  inventory.Machine `n:"3"` // as told: state and cluster may differ from the provider's word
+	Machine  inventory.Machine `n:"3"` // as sent: state and cluster may differ from the provider's word
 	Node     string            `n:"4"`
 	Released bool              `n:"5"`
 	For      demand.RowKey     `n:"6"`

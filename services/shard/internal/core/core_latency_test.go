@@ -56,7 +56,7 @@ func TestLatenciesAreThoseOfWhatWasAcquired(t *testing.T) {
 	near("create phase", w.count(MetricCreatePhase), Minute)
 	near("configure phase", w.count(MetricConfigurePhase), 2*Minute) // two machines
 	if n := w.count(MetricDemandToReady, "idle"); n != 0 {
-		t.Error("a ready node is observed that nobody reported")
+		t.Error("a ready node is observed that no operator reported")
 	}
 	ready := func() {
 		w.step(NodeReported{Cluster: "red", Session: w.sessions["red"], Machine: "m01", Node: "m", Present: true, Ready: true})

@@ -258,7 +258,7 @@ type orders struct {
 	done    map[int64]int           // ask to providers still to list
 }
 
-// publisher is the state behind Publish and behind what clusters were told.
+// publisher is the state behind Publish and behind what clusters have received.
 type publisher struct {
 	*shared
 	admin      *orders

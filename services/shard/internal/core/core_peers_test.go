@@ -177,7 +177,7 @@ func TestAsynchronousProvider(t *testing.T) {
 		released = released || s.Released
 	}
 	if !drained || !states[inventory.Configured] || !released {
-		t.Errorf("drained %v, told %v, released %v", drained, states, released)
+		t.Errorf("drained %v, sent %v, released %v", drained, states, released)
 	}
 	for name, m := range map[string]Metric{"create": MetricCreatePhase, "configure": MetricConfigurePhase, "drain": MetricDrainPhase} {
 		if n := w.count(m); n < 4*Minute || n > 5*Minute {
@@ -196,9 +196,9 @@ func TestDecisionForAMachineThatMovedOn(t *testing.T) {
 	w.run(10 * Second)
 	w.rollup("red", nil)
 	w.run(9 * Second)
-	told := sentOf[SendReclaim](w)
-	if len(told) != 1 {
-		t.Fatalf("%d reclaims in the first window", len(told))
+	instructed := sentOf[SendReclaim](w)
+	if len(instructed) != 1 {
+		t.Fatalf("%d reclaims in the first window", len(instructed))
 	}
 	waiting := w.c.cycle.waiting[KindReclaim]
 	if len(waiting) == 0 {

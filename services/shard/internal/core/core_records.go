@@ -87,8 +87,8 @@ type Terms struct {
 
 func termsOf(s engine.ScoreTerms) Terms { return Terms(s) }
 
-// record numbers a record and emits it. The name of the machine's node is in it while the cluster reports the node: a person who
-// asks for a node that is gone knows no other name.
+// record numbers a record and emits it. The name of the machine's node is in it while the cluster reports the node: it is
+// the only name that people know of a node that is gone.
 func (c *step) record(r Record) {
 	c.records++
 	if cl := c.clusters.get(r.Cluster); cl != nil && r.Machine != "" && r.Node == "" {

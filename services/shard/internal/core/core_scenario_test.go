@@ -141,10 +141,10 @@ func TestBudgetHoldsUnderAnySchedule(t *testing.T) {
 		w.run(Second)
 		capacity := max(1, n/20)
 		var at []int64
-		told := 0
+		sent := 0
 		look := func() {
-			for _, s := range sentOf[SendReclaim](w)[told:] {
-				told++
+			for _, s := range sentOf[SendReclaim](w)[sent:] {
+				sent++
 				if s.Cause == CauseVoluntary && !s.Cancelled {
 					at = append(at, w.mono)
 				}
@@ -268,7 +268,7 @@ func TestTwoShardsShareAProvider(t *testing.T) {
 	}
 	for _, id := range []string{"b1", "b2"} {
 		if owner[id] == "" {
-			t.Errorf("%s serves nobody although both are short: %v", id, owner)
+			t.Errorf("%s serves no cluster although both are short: %v", id, owner)
 		}
 	}
 }

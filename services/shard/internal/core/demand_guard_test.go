@@ -190,7 +190,7 @@ func TestSilenceIsNotNoDemand(t *testing.T) {
 	}
 	for id, m := range w.provider {
 		if m.State == inventory.Configured {
-			delete(w.provider, id) // the one machine is lost while nobody is there
+			delete(w.provider, id) // the one machine is lost while no operator is there
 		}
 	}
 	w.run(10 * Minute)
@@ -214,7 +214,7 @@ func TestReclaimNeedsAReportOfThisSession(t *testing.T) {
 	w.run(Second)
 	w.rollup("red", needs(0, 4))
 	w.disconnect("red")
-	for _, m := range hostsOf(3, "red")[1:] { // surplus appears while nobody is there
+	for _, m := range hostsOf(3, "red")[1:] { // surplus appears while no operator is there
 		w.provider[m.ID] = &m
 	}
 	w.connect("red")

@@ -129,7 +129,7 @@ func TestNewClusterDoesNotWaitForEver(t *testing.T) {
 
 // SHARD-25.5, SHARD-6.6, OP-14.1: while the provider never answered a List nothing is decided, and the rows' owners hear why; when it
 // answers, the verdict takes the place of that word.
-func TestRowsBehindADeadProviderAreTold(t *testing.T) {
+func TestRowsBehindADeadProviderAreReported(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
 	w.c, w.log = New(nil), nil
 	w.listErr = true
@@ -139,15 +139,15 @@ func TestRowsBehindADeadProviderAreTold(t *testing.T) {
 	from := len(w.sent)
 	w.rollup("red", needs(0, 4))
 	w.rollup("red", needs(0, 4))
-	told := sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
-	if len(told) != 1 || told[0].RowID != "row0" || told[0].Satisfied || told[0].Detail != DetailProviderBreaker || told[0].Text == "" || told[0].Since == 0 {
-		t.Fatalf("told: %+v", told)
+	statuses := sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
+	if len(statuses) != 1 || statuses[0].RowID != "row0" || statuses[0].Satisfied || statuses[0].Detail != DetailProviderBreaker || statuses[0].Text == "" || statuses[0].Since == 0 {
+		t.Fatalf("statuses: %+v", statuses)
 	}
 	w.listErr = false
 	from = len(w.sent)
 	w.run(2 * Minute)
-	told = sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
-	if len(told) == 0 || !told[len(told)-1].Satisfied {
-		t.Errorf("told when the provider is back: %+v", told)
+	statuses = sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
+	if len(statuses) == 0 || !statuses[len(statuses)-1].Satisfied {
+		t.Errorf("statuses when the provider is back: %+v", statuses)
 	}
 }

@@ -70,7 +70,7 @@ func (c *sessions) sessionOpened(e SessionOpened) {
 func (c *sessions) resync(cl *cluster) {
 	n := int64(0)
 	for _, i := range c.machines.machinesOf(cl) {
-		if to, told := c.machines.shownTo(i); told && to == cl.Name {
+		if to, shown := c.machines.shownTo(i); shown && to == cl.Name {
 			c.machines.sendNodeState(i, cl, false)
 			n++
 		}

@@ -34,7 +34,7 @@ type cluster struct {
 	heldBack     map[demand.RowKey]int64 // since when rows are held back
 	shown        *clusterView            // last published; nil: changed since
 	holds        bool                    // holds have to be computed again
-	facts        bool                    // facts have to be told to the engine again
+	facts        bool                    // facts have to be handed to the engine again
 }
 
 // keptCluster is what a checkpoint keeps of a cluster as it is. Maps and what can be computed again are in cluster.
@@ -85,7 +85,7 @@ type keptCluster struct {
 
 func (c *cluster) connected() bool { return c.Session != 0 }
 
-// current reports whether a session is the installed one. No session is nobody's.
+// current reports whether a session is the installed one. Session 0 is none.
 func (c *cluster) current(session int64) bool {
 	return c != nil && session != 0 && c.Session == session
 }
@@ -215,7 +215,7 @@ type shortSum struct {
 type formSum struct {
 	form           *demand.Form
 	residual, unit resource.Vector
-	arrival        int64 // of the row that goes first, whose reason is told
+	arrival        int64 // of the row that goes first, whose reason is reported
 	reason         engine.UnmetReason
 }
 

@@ -44,7 +44,7 @@ func reserveTier3(count int64, priority int32, penalty demand.Bucket) Instructio
 }
 
 // COORD-12.13: tier 3 drains machines of lower priority and lower penalty through instruct, ack and Drain, with the grace of
-// the table, and acks when they are Idle and reserved; nobody takes them, and the release lets exactly them go.
+// the table, and acks when they are Idle and reserved; no cluster takes them, and the release lets exactly them go.
 func TestTierThreeDrainsReservesAndLetsGo(t *testing.T) {
 	w := donor(t, 3, 10, demand.Zero)
 	w.order(reserveTier3(2, 1000, demand.OneDollar))
@@ -56,17 +56,17 @@ func TestTierThreeDrainsReservesAndLetsGo(t *testing.T) {
 	if a == nil || a.Outcome != InstructionAccepted || len(a.Machines) != 2 {
 		t.Fatalf("answered %+v", a)
 	}
-	told := 0
+	sent := 0
 	for _, x := range w.sent {
 		if s, ok := x.(SendReclaim); ok && !s.Cancelled {
-			told++
+			sent++
 			if s.PreemptorPriority != 1000 || s.GraceSecs != 600 || !slices.Contains(a.Machines, s.Machine) {
 				t.Errorf("instruction %+v", s)
 			}
 		}
 	}
-	if drained := w.called(RPCDrain); told < 2 || len(drained) != 2 {
-		t.Errorf("told %d, drained %v", told, drained)
+	if drained := w.called(RPCDrain); sent < 2 || len(drained) != 2 {
+		t.Errorf("sent %d, drained %v", sent, drained)
 	}
 	w.run(20 * Minute) // red is short now, and the hold of Idle machines is over: they stay
 	if n := w.state(inventory.Idle); n != 2 || w.state(inventory.Configured) != 1 {
@@ -152,7 +152,7 @@ func TestOwnerOfBoundMachines(t *testing.T) {
 		{"red", "me", false, true},       // mine by name
 		{"blue", "me", false, true},      // mine by name, whatever the cluster
 		{"gone", "me", false, false},     // released
-		{"red", "", false, true},         // nobody's name: the cluster decides
+		{"red", "", false, true},         // no name: the cluster decides
 		{"blue", "", false, false},       //
 		{"red", "other", false, false},   // another's name, although the cluster is mine: its release is not known
 		{"green", "old", false, true},    // inherited from that very shard

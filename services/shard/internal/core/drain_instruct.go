@@ -27,8 +27,8 @@ func (c *draining) instruct(o *operation, cl *cluster) {
 	}
 }
 
-// commit makes a drain that nobody takes back any more count as begun: the operator has acknowledged it, or could not be
-// told of a change of mind. Were the machine still supply, the next plan would find another one in excess instead of it
+// commit makes a drain that can no longer be taken back count as begun: the operator has acknowledged it, or cannot
+// receive a withdrawal. Were the machine still supply, the next plan would find another one in excess instead of it
 // and both would go (SHARD-17.4a). What the machine is reserved for counts on it from here.
 func (c *draining) commit(o *operation) {
 	inv := c.world.Inventory
@@ -45,7 +45,7 @@ func (c *draining) commit(o *operation) {
 	c.trigger(triggerMachine)
 }
 
-// uncommit takes that back: the operation ends, or its operator came back as one that can be told.
+// uncommit takes that back: the operation ends, or its operator came back as one that can receive a withdrawal.
 func (c *draining) uncommit(o *operation) {
 	if !o.Committed {
 		return
@@ -239,7 +239,7 @@ func (c *draining) drainNow(o *operation, note string) {
 	c.cycle.Redispatch = true
 }
 
-// drainUnannounced drains for a Preempt whose cluster has no session, so that nobody can evict (SHARD-17.5). First it waits
+// drainUnannounced drains for a Preempt whose cluster has no session, so that no operator can evict (SHARD-17.5). First it waits
 // for one handover of the operator.
 func (c *draining) drainUnannounced(o *operation) {
 	if c.cfg.SessionHandoverWait > 0 {
@@ -309,7 +309,7 @@ func (c *draining) withholdUnjoined(o *operation) {
 }
 
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
-// sent. A peer that cannot be told has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
+// sent. A peer that cannot receive a withdrawal has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
 func (c *draining) cancelUnwanted(wanted map[string]bool) {
 	for _, o := range c.ops.ordered() {
 		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) {

@@ -44,7 +44,7 @@ func TestVoluntaryDrainWaitsUntilTheNodeIsEmpty(t *testing.T) {
 	}
 }
 
-// SHARD-17.11: a drain that a person stops, or whose deadline comes, is given up: the operator is told, the machine stays, and it is
+// SHARD-17.11: a drain that a person stops, or whose deadline comes, is given up: the operator gets the withdrawal, the machine stays, and it is
 // left alone for ten minutes and then for longer. The record names the budget.
 func TestBlockedDrainIsGivenUp(t *testing.T) {
 	for name, state := range map[string]int32{"stopped": drainStopped, "deadline": drainDeadlineExceeded, "silence": 0} {

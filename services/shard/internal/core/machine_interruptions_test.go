@@ -51,7 +51,7 @@ func TestAnAnnouncedHostIsReplacedBeforeItGoes(t *testing.T) {
 		t.Errorf("%d Creates, want 2", n)
 	}
 	if n := len(w.called(RPCDrain)); n != 0 {
-		t.Errorf("%d Drains: nobody asked for them", n)
+		t.Errorf("%d Drains that no order asked for", n)
 	}
 	gone := w.provider[lost]
 	gone.State, gone.Failure, gone.LastError, gone.Cluster = inventory.Failed, failureHostLost, "taken back", ""

@@ -25,7 +25,7 @@ func (c *merger) merge(f Fact, asked int64) merged {
 	return did
 }
 
-// mergeAt is merge for those who have looked for the machine. It answers where the machine is now, None if nowhere.
+// mergeAt is merge where the caller has looked up the machine. It answers where the machine is now, None if nowhere.
 func (c *merger) mergeAt(i inventory.Index, known bool, f Fact, asked int64) (inventory.Index, merged) {
 	if !known {
 		return c.meet(f)
@@ -112,7 +112,7 @@ func (c *merger) explains(o *operation, from, to inventory.State) bool {
 	return to == r.middle() || to == r.target() || to == inventory.Failed
 }
 
-// noteEdge records edges that nobody commanded and bindings that contradict ours (SHARD-14.2, 14.4).
+// noteEdge records edges without a command of ours and bindings that contradict ours (SHARD-14.2, 14.4).
 func (c *merger) noteEdge(i inventory.Index, old, m inventory.Machine, explained bool) {
 	if !explained {
 		c.emit(Sample{Metric: MetricUnexpectedEdges, Label1: old.State.String(), Label2: m.State.String(), Value: 1})

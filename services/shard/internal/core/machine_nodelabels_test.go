@@ -24,7 +24,7 @@ func TestLabelsOfTheNodeAloneServeNeeds(t *testing.T) {
 	w.run(Hour)
 	sent := sentOf[SendReclaim](w)
 	if len(sent) == 0 {
-		t.Fatal("the machine that nobody needs is not reclaimed")
+		t.Fatal("the unneeded machine is not reclaimed")
 	}
 	for _, x := range sent {
 		if x.Machine != "red-001" {

@@ -6,7 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// SHARD-17.4: an operator that cannot be told of a change of mind drains for certain. So when the demand that made a
+// SHARD-17.4: an operator that cannot receive a withdrawal drains for certain. So when the demand that made a
 // machine excess comes back before the ack and goes again, what is left of it is not given up as well.
 func TestDrainThatCannotBeCancelledIsNotSupply(t *testing.T) {
 	w := newWorld(t, nil, hostsOf(2, "red")...)
@@ -17,9 +17,9 @@ func TestDrainThatCannotBeCancelledIsNotSupply(t *testing.T) {
 	w.run(Second)
 	w.rollup("red", needs(0, 4)) // one is excess
 	w.run(Second)
-	told := sentOf[SendReclaim](w)
-	if len(told) != 1 {
-		t.Fatalf("%d instructions", len(told))
+	instructed := sentOf[SendReclaim](w)
+	if len(instructed) != 1 {
+		t.Fatalf("%d instructions", len(instructed))
 	}
 	for range 4 {
 		w.rollup("red", needs(0, 8))
@@ -28,16 +28,16 @@ func TestDrainThatCannotBeCancelledIsNotSupply(t *testing.T) {
 		w.run(2 * Second)
 	}
 	for _, s := range sentOf[SendReclaim](w) {
-		if s.Cancelled || s.Machine != told[0].Machine {
-			t.Errorf("%s was instructed, cancelled %v, after %s", s.Machine, s.Cancelled, told[0].Machine)
+		if s.Cancelled || s.Machine != instructed[0].Machine {
+			t.Errorf("%s was instructed, cancelled %v, after %s", s.Machine, s.Cancelled, instructed[0].Machine)
 		}
 	}
-	// An operator that can be told dials: what waits for its ack can be taken back again.
+	// An operator that can receive a withdrawal dials: what waits for its ack can be taken back again.
 	w.connect("red")
 	w.rollup("red", needs(0, 8))
 	w.run(Second)
 	if last := sentOf[SendReclaim](w); !last[len(last)-1].Cancelled {
-		t.Error("the instruction was not taken back from an operator that can be told")
+		t.Error("the instruction was not taken back from an operator that can receive a withdrawal")
 	}
 	if w.state(inventory.Configured) != 2 || len(w.called(RPCDrain)) != 0 {
 		t.Errorf("%d machines serve, drained were %v", w.state(inventory.Configured), w.called(RPCDrain))

@@ -160,7 +160,7 @@ func TestFactsAreAdopted(t *testing.T) {
 		released = released || s.Released && s.Cluster == "red" && s.Machine.ID == "red-001"
 	}
 	if !released {
-		t.Error("red was not told that the machine left")
+		t.Error("red got no word that the machine left")
 	}
 }
 
@@ -238,7 +238,7 @@ func TestNoCycleBeforeEveryProviderListed(t *testing.T) {
 	}
 }
 
-// SHARD-14.2: what becomes of a command of ours is no edge that nobody here commanded, also when it does not succeed.
+// SHARD-14.2: what becomes of a command of ours is not an edge without a command, also when it does not succeed.
 func TestAFailedCommandIsNoUnexpectedEdge(t *testing.T) {
 	for _, end := range []inventory.State{inventory.Failed, inventory.Speculative} {
 		w := newWorld(t, func(c *Config) { c.InflightPollInterval = Second }, slot("z1"))

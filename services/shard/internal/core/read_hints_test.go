@@ -9,7 +9,7 @@ import (
 )
 
 // SHARD-25.1 to 25.3: a hint counts free machines that fit, says how sure it is and what the cheapest costs, is sent on
-// change only, and ends with NONE when nobody asks for the shape any more.
+// change only, and ends with NONE when no row asks for the shape any more.
 func TestHints(t *testing.T) {
 	dear := slot("z1")
 	dear.Price = 3_000_000
@@ -34,7 +34,7 @@ func TestHints(t *testing.T) {
 	w.run(20 * Second)
 	got = sentOf[SendHint](w)
 	if h := got[len(got)-1]; h.Count != 0 || h.Confidence != ConfidenceNone || len(h.Requirements) == 0 {
-		t.Errorf("the last word on a shape nobody asks for is %+v", h)
+		t.Errorf("the last word on a shape that no row asks for is %+v", h)
 	}
 	w.connect("red")
 	w.rollup("red", needs(0, 1))
@@ -77,12 +77,12 @@ func TestHintsOfManyClustersCauseNoCycles(t *testing.T) {
 		w.rollup(name, []demand.Row{rowOf(40, 0)}) // no machine fits
 	}
 	w.run(30 * Second)
-	told := map[string]bool{}
+	hinted := map[string]bool{}
 	for _, h := range sentOf[SendHint](w) {
-		told[h.Cluster] = true
+		hinted[h.Cluster] = true
 	}
-	if len(told) != clusters {
-		t.Errorf("%d of %d clusters have got hints", len(told), clusters)
+	if len(hinted) != clusters {
+		t.Errorf("%d of %d clusters have got hints", len(hinted), clusters)
 	}
 	before := w.c.Cycle()
 	w.run(100 * Second)

@@ -114,8 +114,8 @@ func (r *NeedRow) Remedy() string {
 	return r.Verdict.Detail.Remedy()
 }
 
-// Suggestion is one change that would help a row with this detail, in words for the owner of a Pod: what only those can do
-// who run the fleet is left out, and "" means wait.
+// Suggestion is one change that would help a row with this detail, in words for the owner of a Pod: what only the
+// operators of the fleet can do is left out, and "" means wait.
 func Suggestion(detail int32) string {
 	switch {
 	case detail == DetailBootstrapError:

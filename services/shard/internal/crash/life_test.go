@@ -37,8 +37,8 @@ func TestMetricsPortTaken(t *testing.T) {
 	}
 }
 
-// Scenario 66, SHARD-3.9: SIGTERM with 200 sessions and 50 commands in flight ends with code 0 within 25 s, every session is
-// told, and after a restart every machine comes to its end: none is stranded.
+// Scenario 66, SHARD-3.9: SIGTERM with 200 sessions and 50 commands in flight ends with code 0 within 25 s, every session gets
+// a word, and after a restart every machine comes to its end: none is stranded.
 func TestStopUnderLoad(t *testing.T) {
 	const clusters, machines = 200, 50
 	var list []*pb.Machine

@@ -7,7 +7,7 @@
 // It never judges a roll-up: gates and guards stand before it. It counts no machines; it reads no clock: arrival times
 // are given by the caller. It never guesses that silence means "no demand": rows leave by Replace and Remove alone.
 //
-// # Who drives it
+// # Writers
 //
 // The core is the only writer, between plans. Replace takes rows in plain form (strings and quantities), so that roll-ups
 // can be decoded off the core's goroutine; Seal does there what costs time. Every writer reports whether anything the

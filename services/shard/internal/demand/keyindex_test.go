@@ -36,7 +36,7 @@ func TestKeyIndexAgainstMap(t *testing.T) {
 }
 
 // ENG-21.11: Forms that match the same machines share one list of requirements, also in copies of a table, and what
-// nobody asks for any more is forgotten in each of them.
+// no row asks for any more is forgotten in each of them.
 func TestFormsShareRules(t *testing.T) {
 	space := symbol.NewSpace()
 	table := NewTable(space)

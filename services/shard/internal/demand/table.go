@@ -50,7 +50,7 @@ type Table struct {
 	learntVersion uint64
 }
 
-// changeLogMax is how many changes are remembered for readers that follow them; who is further behind starts over.
+// changeLogMax is how many changes are remembered for readers that follow them. A reader that is further behind starts over.
 const changeLogMax = 1 << 14
 
 // NewTable returns an empty table in the given space.

@@ -256,7 +256,7 @@ func leaveNothing(t *rapid.T, tab *Table) {
 	}
 }
 
-// ENG-21.2: who follows the changes hears of each cluster that changed, and of none that did not; who is too far behind is told so.
+// ENG-21.2: a reader that follows the changes hears of each cluster that changed, and of no other; one that is too far behind learns that.
 func TestChangesAreFollowed(t *testing.T) {
 	tab := NewTable(symbol.NewSpace())
 	for _, name := range names {
@@ -269,7 +269,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		if tab.SetFacts(name, Facts{JoinFailures: int32(1 + k/len(names))}); tab.Version() == version {
 			t.Fatal("a change without a version")
 		}
-		tab.SetHold(name, RowKey{"nobody", ""}, HeldParked) // changes nothing
+		tab.SetHold(name, RowKey{"unknown", ""}, HeldParked) // changes nothing
 		changed, next, ok := tab.Changes(since)
 		if !ok || len(changed) != 1 || tab.Cluster(name).ID != changed[0] {
 			t.Fatalf("after change %d of %s: %v, %v", k, name, changed, ok)

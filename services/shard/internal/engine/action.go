@@ -12,7 +12,7 @@ const (
 	Bootstrap Kind = 1 // Idle → Configured in a cluster
 	Provision Kind = 2 // Speculative → Idle → that cluster
 	Preempt   Kind = 3 // Configured → Idle, for a higher priority
-	Reclaim   Kind = 4 // Configured → Idle, nobody needs it
+	Reclaim   Kind = 4 // Configured → Idle, no Need claims it
 	Delete    Kind = 5 // Idle → Speculative
 )
 

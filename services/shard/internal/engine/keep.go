@@ -31,7 +31,7 @@ const (
 type Keep struct {
 	Reason     KeepReason
 	Action     *Action // set if the plan does something with it; Reason is then NoKeepReason
-	Need       Ref     // who claims it or is promised it
+	Need       Ref     // the Need that claims it or is promised it
 	Recipients int     // Needs that have shares on it
 	Until      int64   // end of its hold or of its mark; 0 if open
 	Mark       inventory.WithheldReason

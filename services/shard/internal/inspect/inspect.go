@@ -68,7 +68,7 @@ func New(c Config) *Server {
 	return &Server{cfg: c, studies: newStudies(), past: &past{}, reads: newReads(c.ReadsMax), streams: newStreams(c.StreamsMax)}
 }
 
-// Access lists who may call what (WIRE-2.5): clusters see their own rows, machines and records only.
+// Access lists the roles that may call each method (WIRE-2.5): clusters see their own rows, machines and records only.
 func Access() map[string]rpc.Access {
 	all := rpc.AllowAll(bigfleetv1alpha1connect.ShardReadName, rpc.Allow(identity.ReadOnly, identity.Admin, identity.Cluster))
 	for _, p := range []string{bigfleetv1alpha1connect.ShardReadGetStatusProcedure, bigfleetv1alpha1connect.ShardReadPlanProcedure,

@@ -55,7 +55,7 @@ func TestPlacesAreSharedFairly(t *testing.T) {
 // stalled is a reader that takes nothing.
 type stalled struct {
 	http.ResponseWriter
-	blocked chan struct{} // told of each write
+	blocked chan struct{} // receives for each write
 	end     chan struct{}
 }
 
@@ -66,8 +66,8 @@ func (w *stalled) Write(b []byte) (int, error) {
 }
 func (w *stalled) Flush() {}
 
-// SHARD-23.1: readers that take nothing of InspectNeeds and WatchDecisions, as many as there are reads, keep nobody from reading.
-func TestStalledReadersBlockNobody(t *testing.T) {
+// SHARD-23.1: readers that take nothing of InspectNeeds and WatchDecisions, as many as there are reads, keep no other reader out.
+func TestStalledReadersBlockNoOther(t *testing.T) {
 	records := audit.New(audit.Config{})
 	records.Record(&core.Record{Sequence: 1})
 	s := New(Config{View: func() *core.Publish { return &core.Publish{} }, Records: records})

@@ -26,7 +26,7 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 	for k := range alive * rounds {
 		i, _ := tab.Put(machine(k))
 		tab.SetPromise(i, &Promise{Cluster: "red", Expires: held(k)})
-		for again := range 3 { // told again each time, and only the last counts
+		for again := range 3 { // stored again each time, and only the last counts
 			tab.Withhold(i, Withheld{Reason: WithheldQuota, Until: held(k) + int64(again)})
 		}
 		if k >= alive {

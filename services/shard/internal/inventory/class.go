@@ -113,7 +113,7 @@ func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
 	return t.ValueIn(t.rows.at(i).Class, i, key)
 }
 
-// ValueIn is Value for those who know the class of the machine: its row, a line of memory, is not read.
+// ValueIn is Value where the caller knows the class of the machine: its row, a line of memory, is not read.
 func (t *Table) ValueIn(class uint32, i Index, key symbol.ID) (symbol.ID, bool) {
 	return t.ValueOf(class, t.labels[i], key)
 }
@@ -121,7 +121,7 @@ func (t *Table) ValueIn(class uint32, i Index, key symbol.ID) (symbol.ID, bool) 
 // LabelSet is the number of the labels of a machine: machines with equal labels have equal ones.
 func (t *Table) LabelSet(i Index) uint32 { return t.labels[i] }
 
-// ValueOf is ValueIn for those who know the labels, too.
+// ValueOf is ValueIn where the caller knows the labels, too.
 func (t *Table) ValueOf(class, labels uint32, key symbol.ID) (symbol.ID, bool) {
 	s := &t.shapes.all[t.classes[class].Shape]
 	switch {

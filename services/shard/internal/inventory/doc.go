@@ -4,11 +4,11 @@
 // It owns the machine table, its indexes and its counts. It judges nothing: gates stand before it, and whether a fact is
 // adopted is for the core to say (SHARD-13, SHARD-14). It reads no clock: Advance takes the time.
 //
-// # Who drives it
+// # Writers
 //
 // The core is the only writer, between plans. Put stores the provider's word about one machine; the Set methods store
 // the shard's own: attribution, promise, withheld marks, readiness, ownership. No method of the table does two of these at
-// once: who moves a machine to Idle also clears its attribution. Each writer compares first, so that storing what is already
+// once: a caller that moves a machine to Idle also clears its attribution. Each writer compares first, so that storing what is already
 // there costs nothing downstream, and advances the versions that Planner watches only for real changes.
 //
 // At the start of each cycle, before the plan, the core calls Advance with the time of the plan. It drops what has

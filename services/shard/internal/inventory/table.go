@@ -100,7 +100,7 @@ func (t *Table) Put(m Machine) (i Index, changed bool) {
 	return i, true
 }
 
-// Replace is Put for those who know that machine i is known and that the word is news.
+// Replace is Put where the caller knows that machine i exists and that m differs from it.
 func (t *Table) Replace(i Index, m Machine) {
 	m.normalise()
 	t.leave(i)
@@ -108,7 +108,7 @@ func (t *Table) Replace(i Index, m Machine) {
 	t.enter(i)
 }
 
-// PutNew is Put for those who know that there is no machine with this id, and SetSince with it.
+// PutNew is Put and SetSince where the caller knows that no machine has this id.
 func (t *Table) PutNew(m Machine, since int64) Index {
 	m.normalise()
 	i := t.allot()

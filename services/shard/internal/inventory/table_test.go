@@ -163,7 +163,7 @@ func leaveNothing(t *rapid.T, space *symbol.Space, tab *Table, mod *model) {
 	}
 	tab.SetTopologyKeys(nil)
 	tab.SetMatchKeys(MatchKeys{}) // no machine has them any more
-	// ENG-21.11: what nobody uses is forgotten. Three strings stay: "", and the two keys of the table's own.
+	// ENG-21.11: what is unused is forgotten. Three strings stay: "", and the two keys of the table's own.
 	if space.Strings.Live() != 3 || space.Clusters.Live() != 1 || space.Dimensions.Live() != 1 || space.Keys.Live() != 1 {
 		t.Fatalf("left over: %d strings, %d clusters, %d dimensions, %d keys", space.Strings.Live(), space.Clusters.Live(),
 			space.Dimensions.Live(), space.Keys.Live())

@@ -145,7 +145,7 @@ const (
 	actorMax    = 128 // bytes of the name
 )
 
-// actor is who orders: the certificate, and the person that it stands for.
+// actor names the author of an order: the certificate, and the person that it stands for.
 func actor(ctx context.Context) (string, error) {
 	p := rpc.PeerFrom(ctx)
 	who := "plaintext " + p.String()

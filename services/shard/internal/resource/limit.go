@@ -7,7 +7,7 @@ const (
 	Pods         = "pods"
 	volumePrefix = "attachable-volumes-"
 
-	podsDefault = 110_000 // maxPods of a kubelet that nobody set
+	podsDefault = 110_000 // default of the kubelet's maxPods
 	noLimit     = 1 << 40
 )
 

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ENG-3.1, WIRE-14.1: names that occur twice add up, what has no name or is not positive is not there; what nobody knows is said.
+// ENG-3.1, WIRE-14.1: names that occur twice add up, what has no name or is not positive is not there; what is unknown is reported.
 func TestListsBecomeVectors(t *testing.T) {
 	table := symbol.NewTable()
 	list := []Quantity{{"cpu", 1000}, {"", 5}, {"mem", 0}, {"disk", -3}, {"cpu", 500}}
@@ -24,7 +24,7 @@ func TestListsBecomeVectors(t *testing.T) {
 	}
 	more, known := Find(table, append(list, Quantity{"gpu", 1}))
 	if known || !more.Equal(&v) {
-		t.Errorf("with a resource that nobody has: %v, known %v", more.Quantities(table), known)
+		t.Errorf("with a resource that no machine has: %v, known %v", more.Quantities(table), known)
 	}
 	v.Release(table)
 	if table.Live() != 1 { // the empty name

@@ -170,7 +170,7 @@ func (h *Handler) hello(f *Received) (hello *pb.Hello, err error) {
 	return hello, err
 }
 
-// admit checks who calls, before anything is installed (SHARD-7.2, WIRE-6.2).
+// admit checks the caller, before anything is installed (SHARD-7.2, WIRE-6.2).
 func (h *Handler) admit(ctx context.Context, cluster string) error {
 	peer := rpc.PeerFrom(ctx)
 	if err := peer.RequireID(identity.ID{Kind: identity.Cluster, Name: cluster}); err != nil {

@@ -21,9 +21,9 @@ type checker struct {
 	ofM      map[string]string      // the same, by machine
 	began    map[string]int64       // when it started, by operation
 	misled   map[string]bool        // operations with a command that was sent on a false fact
-	acked    map[string]bool        // instructions whose ack the process was given
+	acked    map[string]bool        // instructions whose ack the process received
 	reports  map[string]bool        // instructions whose operator reports its drains
-	features map[string][]string    // of each session, as the process was told
+	features map[string][]string    // of each session, as the process received them
 	emptied  map[string]bool        // instructions that may go on to their Drain: done, or nothing to wait for
 	instr    map[string]string      // last instruction, by machine
 	listed   map[string]int64       // last good List, by provider (virtual time)
@@ -36,17 +36,17 @@ type checker struct {
 	cycleAt  int64
 	person   map[string]bool // clusters whose roll-up a person was asked to accept
 	retired  map[string]bool
-	term     int64               // highest of the coordinator that the process was told
+	term     int64               // highest of the coordinator that the process received
 	orders   map[string]expected // of the reply of this step
 	accepted map[string]bool     // instructions that it accepted
 	view     *core.View
-	viewed   bool              // this step brings another view, which nobody outside has seen yet
+	viewed   bool              // this step brings another view, which is not visible outside yet
 	pulls    map[string]string // open pulls: operation's cluster by request
 
 	lied     map[string]bool     // machines about which some fact was false and none since was true; outlives processes
 	late     []late              // starts of the last minutes
 	vanished int                 // machines that the step took out although they are there
-	session  map[string]int64    // of each cluster, as the process was told
+	session  map[string]int64    // of each cluster, as the process received it
 	unseen   map[string]int      // Lists in a row that did not show a machine that is there
 	pub      *core.Publish       // of this step
 	unjoined map[[2]string]int64 // when a machine was last drained of a cluster because its node did not join

@@ -223,7 +223,7 @@ func (c *checker) cycleOf(p *process) bool {
 	return false
 }
 
-// followOrders keeps what people ordered, once the core was told.
+// followOrders keeps what people ordered, once the core has received it.
 func (c *checker) followOrders(p *process, e core.Event) {
 	a, ok := e.(core.AdminAsked)
 	if !ok {

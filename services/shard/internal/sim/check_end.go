@@ -61,7 +61,7 @@ func (c *checker) sameInventory(p *process) {
 	}
 }
 
-// overdue: an elastic machine that nobody has used for much longer than its hold.
+// overdue: an elastic machine that has been unused for much longer than its hold.
 func (c *checker) overdue(m *machine) bool {
 	hold, elastic := c.w.policy.Hold.Of(m.CapacityType)
 	return elastic && m.State == inventory.Idle && c.w.now-m.since > hold+quiet
@@ -75,7 +75,7 @@ func (c *checker) sameNodes(p *process) {
 		for _, q := range w.providers {
 			for _, m := range q.order {
 				if _, has := o.objects[m.ID]; m.State == inventory.Configured && m.Cluster == cl.name && !has {
-					w.broken("object-missing", "SHARD-33.6", m.ID, cl.name, "%s serves %s, which was never told", m.ID, cl.name)
+					w.broken("object-missing", "SHARD-33.6", m.ID, cl.name, "%s serves %s, which has no node object of it", m.ID, cl.name)
 				}
 			}
 		}

@@ -106,7 +106,7 @@ func (c *checker) checkView(pub *core.Publish) {
 		c.w.broken("view-goes-back", "COORD-9.2", "", "", "%s obeys view %d/%d after %d/%d", c.s.id, v.Term, v.Index, c.view.Term, c.view.Index)
 	}
 	if m := c.w.coord.memberOf(c.s); compareViews(v, &m.view) > 0 {
-		c.w.broken("view-of-nobody", "SHARD-21.5", "", "", "%s obeys view %d/%d; the newest is %d/%d", c.s.id, v.Term, v.Index, m.view.Term, m.view.Index)
+		c.w.broken("view-unpublished", "SHARD-21.5", "", "", "%s obeys view %d/%d; the newest is %d/%d", c.s.id, v.Term, v.Index, m.view.Term, m.view.Index)
 	}
 	c.view = v
 }

@@ -134,7 +134,7 @@ func (c *checker) failed(r core.Record) {
 	}
 }
 
-// promisesEnd: a machine that stays where it is, because its drain ended early, is promised to nobody else.
+// promisesEnd: a machine that stays where it is, because its drain ended early, is promised to no other cluster.
 func (c *checker) promisesEnd(p *process) {
 	for _, id := range c.undrained {
 		v, known := p.core.Machine(id)

@@ -163,7 +163,7 @@ func (c *checker) preemptStarted(p *process, r core.Record) {
 	}
 	demanded := slices.ContainsFunc(c.of(r.PreemptorCluster).rows, func(row demand.Row) bool { return row.Profile.Priority == r.PreemptorPriority })
 	if !demanded && p.core.Cycle() == r.Cycle && c.of(r.PreemptorCluster).known {
-		w.broken("preempt-for-nobody", "SHARD-33.5.4", r.Machine, r.Cluster, "%s is taken for priority %d of %s, which asks for nothing of that priority", r.Machine, r.PreemptorPriority, r.PreemptorCluster)
+		w.broken("preempt-without-demand", "SHARD-33.5.4", r.Machine, r.Cluster, "%s is taken for priority %d of %s, which asks for nothing of that priority", r.Machine, r.PreemptorPriority, r.PreemptorCluster)
 	}
 }
 

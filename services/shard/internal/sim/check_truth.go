@@ -6,7 +6,7 @@ import (
 
 // shown notes that a fact about a machine is given to the process. lie says that the provider knew better. A true word
 // ends the effect of a lie, unless it was asked for before the operation began that is open: of two such words the shard
-// cannot know which is the older one (SHARD-13.6). What an older process is told, the present one does not know.
+// cannot know which is the older one (SHARD-13.6). The present process does not know what an older one received.
 func (c *checker) shown(p *process, m *machine, f *core.Fact, asked int64, lie bool) {
 	if p != c.s.proc {
 		return
@@ -53,7 +53,7 @@ func (c *checker) hidden(m *machine) {
 	c.unseen[m.ID]++
 }
 
-// conflict: a Configure of a machine that serves another cluster. The provider refuses it, but a shard that was told the
+// conflict: a Configure of a machine that serves another cluster. The provider refuses it, but a shard that got the
 // truth must not have asked.
 func (c *checker) conflict(m *machine, x core.Command) {
 	if !c.lied[m.ID] && !c.misled[x.Op] && c.mine(x) {

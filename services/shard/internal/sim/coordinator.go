@@ -18,7 +18,7 @@ type coordinator struct {
 	index   uint64
 	seq     int64
 	odd     int64 // instructions that no right leader sends
-	away    int64 // until when it answers nobody
+	away    int64 // until when it answers no request
 	members []*member
 	zones   map[string]*domain // of the partition key; the others are the default owner's
 
@@ -62,7 +62,7 @@ func (w *world) buildCoordinator() {
 		co.members = append(co.members, &member{s: s})
 	}
 	if len(co.members) > 1 {
-		for i, z := range zones[:len(zones)-1] { // the last is nobody's by name
+		for i, z := range zones[:len(zones)-1] { // the last has no owner by name
 			co.zones[z] = &domain{holder: co.members[i%len(co.members)]}
 		}
 	}

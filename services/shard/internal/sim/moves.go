@@ -229,9 +229,9 @@ func (co *coordinator) viewMoves(m *member, v *core.View) {
 	}
 }
 
-// byMove is who may act on a free machine whose domain is holder's, moves considered; nil: nobody. Between the donor's answer
-// and the recipient's nobody does, and the recipient does from its own answer on, which the coordinator has yet to hear. What
-// the holder of an exception gave back is nobody's until the coordinator has heard of it.
+// byMove returns the member that may act on a free machine whose domain is holder's, moves considered; nil: none may. Between the
+// donor's answer and the recipient's none may. The recipient may from its own answer on, which the coordinator has yet to hear. What
+// the holder of an exception gave back belongs to no member until the coordinator has heard of it.
 func (co *coordinator) byMove(id string, holder *member) *member {
 	if e, ok := co.exceptions[id]; ok {
 		if e.back && holder != e.holder {
@@ -250,7 +250,7 @@ func (co *coordinator) byMove(id string, holder *member) *member {
 	return holder
 }
 
-// told notes what a shard has answered, before the coordinator hears of it: from then on it acts by its answer, also where the
+// notified notes what a shard has answered, before the coordinator hears of it: from then on it acts by its answer, also where the
 // coordinator has gone on meanwhile.
 func (co *coordinator) notified(a core.AckInstruction) {
 	if a.Outcome != core.InstructionAccepted || a.Reason == "duplicate" {

@@ -239,7 +239,7 @@ func (o *operator) pulled(x core.PullBootstrap) {
 	})
 }
 
-// told carries out a reclaim instruction: cordon, acknowledge, evict; or takes it back.
+// notified carries out a reclaim instruction: cordon, acknowledge, evict; or takes it back.
 func (o *operator) notified(x core.SendReclaim) {
 	w, n := o.c.w, o.c.nodeOf(x.Machine)
 	if x.Cancelled {

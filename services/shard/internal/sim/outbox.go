@@ -236,7 +236,7 @@ func (cn *conn) checkCaughtUp() {
 	cn.coalesced, cn.dropped = n.Coalesced, n.Dropped[session.Hint]+n.Dropped[session.NeedStatus]
 	switch {
 	case n.Depth != [4]int{}:
-		cn.w.broken("writer-stopped", "SHARD-9.1", "", cn.o.c.name, "frames wait for %s and nobody writes: %v", cn.o.name, n.Depth)
+		cn.w.broken("writer-stopped", "SHARD-9.1", "", cn.o.c.name, "frames wait for %s and no writer is at work: %v", cn.o.name, n.Depth)
 	case cn.out.read != cn.out.put:
 		cn.w.broken("frame-lost", "SHARD-33.5.11", "", cn.o.c.name, "%s has read %d of %d essential frames of session %d and none is left", cn.o.name, cn.out.read, cn.out.put, cn.session)
 	case cn.out.behind[0] > 0, cn.out.behind[1] > 0 && cn.dropped == 0:

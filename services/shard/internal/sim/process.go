@@ -31,7 +31,7 @@ type process struct {
 	owns    bool             // the disk is its own; a twin's is not
 	unsaved []core.Persist   // hints not on the disk yet
 	crashIn int              // effects left before it dies in the middle of a step; 0: not planned
-	paused  bool             // a pause of everything is in force (what the core was told)
+	paused  bool             // a pause of everything is in force, as the core received it
 	pauses  []string
 	dryRun  bool
 	halted  bool              // superseded, by its own word
@@ -42,7 +42,7 @@ type process struct {
 	unstored []word                // what the coordinator may hear of once its ground is on the disk
 	given    map[string]bool       // machines that were given back, by the disk
 	acks     []core.AckInstruction // answers that no report has brought over
-	removed  bool                  // it was told that it is no shard of the fleet any more
+	removed  bool                  // it has learnt that it is no longer a shard of the fleet
 
 	inflight map[string]core.Command // by operation
 	publish  *core.Publish
@@ -283,7 +283,7 @@ func (p *process) apply(x core.Effect) {
 	case core.SendAck:
 		p.notify(x, func(o *operator) { o.acked(x) })
 	case core.SendHint, core.SendNeedStatus:
-		p.notify(x, func(*operator) {}) // advice; nobody in a cluster acts on it
+		p.notify(x, func(*operator) {}) // advice; nothing in a cluster acts on it
 	case core.CloseSession:
 		if c := p.conns[x.Cluster]; c != nil && c.session == x.Session {
 			c.serverCloses(x.Reason)
@@ -319,7 +319,7 @@ func (p *process) apply(x core.Effect) {
 // save writes the oldest hints to the disk.
 func (p *process) save(n int) {
 	if !p.owns {
-		p.unsaved = nil // it has a disk of its own, which nobody reads again
+		p.unsaved = nil // it has a disk of its own, which is never read again
 	}
 	for _, x := range p.unsaved[:min(n, len(p.unsaved))] {
 		p.s.disk.put(x)

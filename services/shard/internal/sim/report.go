@@ -72,7 +72,7 @@ func (p *process) storeAcks() {
 	p.unstored = nil
 }
 
-// word is something that the coordinator is told.
+// word is a message to the coordinator.
 type word struct {
 	ack   *core.AckInstruction
 	given []string // machines whose exception ended here

@@ -210,7 +210,7 @@ func draw(o Options) (*setup, error) {
 	}
 	s.drawFleet(later)
 	if s.rate[DataDirLost] > 0 || o.Still {
-		s.rate[WallJump] = 0 // a new data dir and a clock that went back together can make an old epoch; both are needed to be told apart
+		s.rate[WallJump] = 0 // a new data dir and a clock that went back together can make an old epoch; one of them has to stay to tell old from new
 	}
 	s.cut()
 	return s, nil

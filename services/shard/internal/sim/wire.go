@@ -87,10 +87,10 @@ func (p *provider) get(to *process, g core.GetMachine) {
 			f := m.fact()
 			d.Row = &f
 		}
-		told := m
+		subject := m
 		w.after(w.delay(), func() {
-			if told != nil && d.Row != nil {
-				to.s.check.shown(to, told, d.Row, asked, false)
+			if subject != nil && d.Row != nil {
+				to.s.check.shown(to, subject, d.Row, asked, false)
 			}
 			to.step(d)
 		})

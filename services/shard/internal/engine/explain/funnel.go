@@ -192,7 +192,7 @@ func (x *explainer) losses(t *tally, from, to Reject, only string) []Loss {
 	return out
 }
 
-// holders lists who has what, by rank.
+// holders lists the Needs that have machines, by rank.
 func (x *explainer) holders(t *tally) []Holder {
 	refs := slices.SortedFunc(maps.Keys(t.holders), func(a, b engine.Ref) int {
 		n, c := x.r.Need(a)

@@ -13,7 +13,7 @@ type MachineExplanation struct {
 	Machine  string
 	Keep     engine.Keep
 	View     *engine.View // of its action, if the plan has one
-	Need     *NeedName    // who claims it, is promised it, or gets it
+	Need     *NeedName    // the Need that claims it, is promised it, or gets it
 	Next     *Candidate   // of an acquisition: the best machine that was not taken instead
 	Sentence string
 	Change   string // what would have to change, or ""

@@ -23,7 +23,7 @@ type NeedExplanation struct {
 	Funnel     []FunnelStep        // what was left after each step: all first, claimed last
 	Withheld   []WithheldCount     // marks on machines that fit, by reason
 	Nearest    *NearMiss           // of a short Need: the machine that failed by least
-	Holders    []Holder            // who has the machines that fit, highest rank first, at most explainHolders
+	Holders    []Holder            // the Needs that have the machines that fit, highest rank first, at most explainHolders
 	Domains    []DomainRank        // of a Same Need, best first, at most explainDomains
 	Candidates []Candidate         // taken ones first, then by effective cost, at most explainCandidates
 }
@@ -231,7 +231,7 @@ func (x *explainer) missing(b *engine.Block) {
 	}
 }
 
-// claimed notes who claims what.
+// claimed notes the claim on each machine.
 func (x *explainer) claimed() {
 	x.claims, x.kinds = make([]engine.Ref, x.inv.Bound()), make([]engine.ClaimKind, x.inv.Bound())
 	for i := range x.claims {

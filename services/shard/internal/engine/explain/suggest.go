@@ -205,7 +205,7 @@ func highestOf(list []Holder) int32 {
 func sign64(v int64) int64 { return min(1, max(-1, v)) }
 
 // gapMax is how many machines a suggestion takes at most for the gap itself; beyond that it adds larger ones. It may add
-// some times as many, because others who wait come first.
+// several times as many, because other waiting Needs come first.
 const gapMax = 32
 
 // addMachines suggests new slots like the nearest machine: as many as the gap, then more, because others wait too, or because a gang

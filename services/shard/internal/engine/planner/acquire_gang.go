@@ -227,7 +227,7 @@ func (ga *gangAllocator) moveTo(cl *clusterState, w *needState, v symbol.ID, val
 	}
 }
 
-// letGo is ENG-11.8 for a machine that its gang gave up: the first of those who use a share of it claims it whole.
+// letGo is ENG-11.8 for a machine that its gang gave up: the first Need with a share of it claims it whole.
 func (ga *gangAllocator) letGo(cl *clusterState, at int32) {
 	first := int32(-1)
 	for i := cl.machines[at].shares; i >= 0; i = cl.shares[i].nextOn {

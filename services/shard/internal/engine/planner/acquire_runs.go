@@ -123,7 +123,7 @@ type runs struct {
 	lastAsk uint32          // and its question
 	epoch   uint32          // of the newest answer
 	joined  []uint32        // by cluster: the answer that its allocations need nothing beside
-	took    []*clusterState // who took in runs,
+	took    []*clusterState // clusters that took in runs,
 	taken   [][]pending     // by cluster: what nothing else of it knows of yet
 	room    []pending       // for that
 }
@@ -310,7 +310,7 @@ func (rs *runs) pend(cl *clusterState) {
 func (rs *runs) settle() {
 	rs.workers.each(rs.took, func(cl *clusterState, _ *scratch) {
 		rs.settlePending(cl)
-		if nobodyShort(cl) {
+		if noneShort(cl) {
 			cl.served = rs.plans
 		}
 	})
@@ -342,8 +342,8 @@ func (rs *runs) settlePending(cl *clusterState) {
 	rs.taken[cl.at] = list[:0]
 }
 
-// nobodyShort reports whether all Needs are covered.
-func nobodyShort(cl *clusterState) bool {
+// noneShort reports whether all Needs are covered.
+func noneShort(cl *clusterState) bool {
 	for i := range cl.needs {
 		if cl.short(&cl.needs[i]) {
 			return false

@@ -143,7 +143,7 @@ func (o *fullOracle) verdicts(bi int32, b *engine.Block, sums map[int32]resource
 	return nil
 }
 
-// leftOver checks what nobody claims: Configured machines are drained, and no short plain Need could use a free one.
+// leftOver checks what no Need claims: Configured machines are drained, and no short plain Need could use a free one.
 func (o *fullOracle) leftOver() error {
 	inv := o.w.Inventory
 	free := map[uint32]inventory.Index{} // one free machine of each class that has any
@@ -154,7 +154,7 @@ func (o *fullOracle) leftOver() error {
 		case !o.claimed[i].None() || r.Foreign():
 		case r.Seen() == inventory.Configured:
 			if c := o.w.Demand.Cluster(inv.Cluster(i)); c != nil && c.Facts.Heard && !o.acts[i] {
-				return fmt.Errorf("%s is claimed by nobody and kept", inv.ID(i))
+				return fmt.Errorf("%s is claimed by no Need and kept", inv.ID(i))
 			}
 		case (r.Seen() == inventory.Idle || r.Seen() == inventory.Speculative) && !r.Promised() && !marked:
 			free[r.Class] = i

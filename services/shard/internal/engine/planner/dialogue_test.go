@@ -138,7 +138,7 @@ func (s *stage) answer(t *testing.T, question []string) string {
 // name gives the alias of a Need.
 func (s *stage) name(r *engine.Result, ref engine.Ref) string {
 	if ref.None() {
-		return "nobody"
+		return "none"
 	}
 	n, cluster := r.Need(ref)
 	if ref.Row >= engine.FoldedRow {

@@ -45,7 +45,7 @@ func TestUnchangedClustersKeepTheirBlocks(t *testing.T) {
 		{"", 0, nil},
 		{"need red/web cpu=3", 1, []string{"red"}},
 		{"machine m2 price=3", 1, []string{"blue"}}, // a machine bound to it
-		{"machine m9 failed cpu=4", 0, nil},         // one of nobody
+		{"machine m9 failed cpu=4", 0, nil},         // one without a cluster
 		{"need blue/web hold=offline", 1, []string{"blue"}},
 		{"cluster red sharing=500", 1, []string{"red"}},
 		{"cluster green overhead=cpu:1", 1, []string{"green"}},

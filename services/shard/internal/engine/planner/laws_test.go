@@ -64,7 +64,7 @@ func TestALowerNeedTakesNothing(t *testing.T) {
 	})
 }
 
-// leftOver reports whether a cluster has machines, bound or in flight, that nobody in it claims.
+// leftOver reports whether a cluster has machines, bound or in flight, that no Need of it claims.
 func leftOver(w *engine.World, r *engine.Result, cluster string) bool {
 	for i := range w.Inventory.All() {
 		p, ok := w.Inventory.Promise(i)

@@ -16,7 +16,7 @@ func TestLimitsOfNodes(t *testing.T) {
 		machines int // that are taken
 		short    bool
 	}{
-		"maxPods of a kubelet that nobody set": {`
+		"the default of the kubelet's maxPods": {`
 			need red/web cpu=50 pods=500 unit=cpu:100m,pods:1
 			machines m1..m9 idle type=big cpu=64`, 5, false},
 		"maxPods that the provider states": {`

@@ -17,7 +17,7 @@ type Planner struct {
 	Observe func(Phase)
 }
 
-// Phase is a part of a plan, for those who measure (SHARD-29.3).
+// Phase is a part of a plan that is measured by itself (SHARD-29.3).
 type Phase uint8
 
 const (

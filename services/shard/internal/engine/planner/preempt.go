@@ -294,7 +294,7 @@ func (cs *clusters) machineOf(i inventory.Index, cluster string) (*clusterState,
 	return cl, at
 }
 
-// effective is the effective priority of 15.7; of a machine in flight, that of those who count on it.
+// effective is the effective priority of 15.7; of a machine in flight, the effective priority of the Needs that count on it.
 func (p *plan) effective(cl *clusterState, l *machineState) int64 {
 	e := int64(-1 << 40)
 	if l.state.Bound() {
@@ -362,8 +362,8 @@ func (pe *preemption) excessFor(h *request) []victim {
 	return pe.excess.choose(h, math.MaxInt64)
 }
 
-// victimsFor lists the victims of 15.6 that are needed, best first. Takeovers may have changed who counts on one since
-// they were listed; the order stays, as attributions do.
+// victimsFor lists the victims of 15.6 that are needed, best first. Takeovers may have changed which Needs count on one
+// since they were listed. The order stays, as attributions do.
 func (pe *preemption) victimsFor(h *request) []victim {
 	if match.IsZero(h.rest) || h.cl.need(h.w).Form.NeverPreempts {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// targets is machines that section 15 may drain, in groups of one class and one effective priority. Who can use none of the
-// groups is refused without a walk; the machines of a group, or of a domain, are put in order when somebody first wants
-// them. The order does not depend on who asks: the preemptor's own priority adds the same to every score. While preemptors
-// have their allocations the machines only become fewer, so what was found used up is never looked at again.
+// targets is machines that section 15 may drain, in groups of one class and one effective priority. A
+// preemptor that can use none of the groups is refused without a walk. The machines of a group, or of a domain, are sorted
+// at the first request for them. The order is the same for every preemptor: its own priority adds the same to every score.
+// While preemptors have their allocations the machines only become fewer, so a group that is used up is not read again.
 type targets struct {
 	*plan
 	workers  *workers

@@ -20,7 +20,7 @@ func TestWhoIsStuckLowersTheLevel(t *testing.T) {
 		{name: "who has a share", stuck: "recipient", want: 500},
 		{name: "who gives one", stuck: "donor", want: 500},
 		{name: "who does neither", stuck: "alone", want: 1000},
-		{name: "nobody", stuck: "nobody", want: 1000},
+		{name: "none", stuck: "none", want: 1000},
 		{name: "the Node of its share is not Ready", stuck: "recipient", world: "machine m1 node=lost", want: 1000},
 		{name: "the Node of its machine is not Ready", stuck: "donor", world: "machine m1 node=not-ready", want: 1000},
 		{name: "another Node is not Ready", stuck: "recipient", world: "machine m2 node=lost", want: 500},

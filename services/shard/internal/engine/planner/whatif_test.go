@@ -228,7 +228,7 @@ func TestEditsWithoutEffect(t *testing.T) {
 	m, _ := s.w.Inventory.Find("m1")
 	was := render(s.w, planner.Plan(engine.Input{World: s.w}))
 	for _, e := range []explain.Edit{
-		explain.RemoveRows{Cluster: "red", Name: "nobody"}, explain.RemoveRows{Cluster: "blue", Name: "a"}, explain.ScaleRows{Cluster: "blue", PerMillion: 1}, explain.ScaleRows{Cluster: "red", PerMillion: 1_000_000}, explain.DropCluster{Cluster: "blue"},
+		explain.RemoveRows{Cluster: "red", Name: "unknown"}, explain.RemoveRows{Cluster: "blue", Name: "a"}, explain.ScaleRows{Cluster: "blue", PerMillion: 1}, explain.ScaleRows{Cluster: "red", PerMillion: 1_000_000}, explain.DropCluster{Cluster: "blue"},
 		explain.LiftHolds{}, explain.PutMachine{Machine: s.w.Inventory.Machine(m)}, explain.RemoveMachine{ID: "m9"}, explain.ScalePrice{Pool: explain.Pool{Zone: "x"}, PerMillion: 5}, explain.StockOut{Pool: explain.Pool{}}, explain.Restock{},
 		explain.DrainZone{Zone: "x"}, explain.DrainZone{Zone: ""}, explain.SetNode{ID: "m9", Ready: true}, explain.ChangeRow{Cluster: "red", Key: demand.RowKey{Fingerprint: "x"}, Row: demand.Row{}},
 	} {

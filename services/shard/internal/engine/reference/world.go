@@ -106,7 +106,7 @@ func (n *State) Usable(d *Need, m *Machine) bool {
 }
 
 // InFlight reports what counts for a cluster beside what is bound to it (ENG-9.1): a Creating or Draining machine without a promise
-// counts for nobody (ENG-9.7), and a promise only for its own cluster (ENG-9.8).
+// counts for no cluster (ENG-9.7), and a promise only for its own cluster (ENG-9.8).
 func InFlight(m *Machine, c *Cluster) bool {
 	return m.Promise != nil && m.Promise.Cluster == c.Name && !m.Foreign &&
 		(m.Seen == inventory.Creating || m.Seen == inventory.Idle || m.Seen == inventory.Draining)
