@@ -119,7 +119,7 @@ func (c *Config) bounds() (errs []error) {
 		{"node-join-timeout", c.NodeJoinTimeout, time.Second, 24 * time.Hour},      //
 		{"node-not-ready-after", c.NodeNotReadyAfter, time.Second, 24 * time.Hour}, // a kubelet restarts in less than a minute
 		{"drained-node-timeout", c.DrainedNodeTimeout, time.Second, 24 * time.Hour},
-		{"demand-hold", c.DemandHold, time.Second, time.Hour},              // longer pays for machines that nobody uses
+		{"demand-hold", c.DemandHold, time.Second, time.Hour},              // longer pays for unused machines
 		{"cache-sync-timeout", c.CacheSyncTimeout, time.Second, time.Hour}, // not ready until then
 	} {
 		if d.value != 0 && (d.value < d.min || d.value > d.most) {

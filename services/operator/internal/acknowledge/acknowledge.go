@@ -1,8 +1,8 @@
 // Package acknowledge marks CapacityRequests as Acknowledged: one patch of the status for the life of a request.
 //
 // The patch carries no resource version and is preceded by no read. Requests are handled newest first, in parallel and
-// paced, so that a cluster that starts with thousands of them delays nobody; while the API server is slow they give way to
-// writes that somebody waits for. One that is gone is forgotten; one whose patch fails is tried again with a growing pause.
+// paced, so that a cluster that starts with thousands of them delays no other work; while the API server is slow they give way to
+// writes that a caller waits for. One that is gone is forgotten; one whose patch fails is tried again with a growing pause.
 //
 // Start at Acknowledger.Add and Run. Tests cite the operator specification as OP-n.n.
 package acknowledge

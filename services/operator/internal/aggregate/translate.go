@@ -44,7 +44,7 @@ const (
 	ReasonNegativePenalty  = "NegativePenalty"
 )
 
-// profile is what a request's row is told apart by: everything of a row but amounts, and the shape where that counts.
+// profile is the identity of a request's row: everything of a row but amounts, and the shape where that counts.
 type profile struct {
 	need   *pb.CapacityNeed // canonical, without amounts and row id
 	id     string           // row id: hash of the identity, and for us the identity itself

@@ -10,7 +10,7 @@ import (
 )
 
 // Limits of a roll-up as a whole: those of a shard's gate (SHARD-10.9, SHARD-32). A shard refuses all demand of the cluster above them, so
-// the rows that go beyond are left out here, and their requests are told.
+// the rows that go beyond are left out here, and their requests get a condition.
 const (
 	rollupRowsMax     = 50_000
 	rollupNamesMax    = 1024      // distinct resources
@@ -30,7 +30,7 @@ const (
 	leftForTopology
 )
 
-// problem is what requests of such a row are told.
+// problem is the condition of requests of such a row.
 func (l leftOut) problem() *Problem {
 	switch l {
 	case leftForRows:

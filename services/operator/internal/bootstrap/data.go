@@ -18,7 +18,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// Data is what a template sees. Its fields are a promise to those who write templates; fields that the shard did not
+// Data is what a template sees. Its fields are a promise to authors of templates; fields that the shard did not
 // send are empty.
 type Data struct {
 	ClusterID      string

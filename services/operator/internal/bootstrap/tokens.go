@@ -202,8 +202,8 @@ func (t *Tokens) signal() {
 	}
 }
 
-// Run keeps the pool full and deletes what is over, until ctx ends. Then the tokens of the pool are deleted: nobody will
-// hand them out.
+// Run keeps the pool full and deletes what is over, until ctx ends. Then the tokens of the pool are deleted: they will
+// not be handed out.
 func (t *Tokens) Run(ctx context.Context) error {
 	tick := time.NewTicker(tokensEvery)
 	defer tick.Stop()

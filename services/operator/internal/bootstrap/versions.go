@@ -18,12 +18,12 @@ const (
 )
 
 // Versions knows the API server's version: cached, read again every few minutes and when it refuses a kubelet (OP-7.11).
-// While it cannot be read the last one counts, and nobody waits behind another's attempt.
+// While it cannot be read the last one counts, and no caller waits behind another's attempt.
 type Versions struct {
 	Read func(ctx context.Context) (string, error)
 
 	once    sync.Once
-	reading chan struct{} // one place: who reads now
+	reading chan struct{} // one place, held by the reader at work
 	mu      sync.Mutex
 	last    string
 	at      time.Time // of last

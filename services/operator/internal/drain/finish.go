@@ -106,7 +106,7 @@ func (t *drain) progress() string {
 	return fmt.Sprint(t.total, t.evicted, t.terminating, t.protected, budgets)
 }
 
-// undisturbed names the Pods marked do-not-disrupt that block the drain, because nobody needs the machine (OP-9.2).
+// undisturbed names the Pods marked do-not-disrupt that block the drain, because the machine is not needed (OP-9.2).
 func (t *drain) undisturbed() []string {
 	t.d.mu.Lock()
 	voluntary := t.state.voluntary()

@@ -16,7 +16,7 @@ const (
 	confirmEvery       = time.Second // live look at a node that seems empty
 	checkEvery         = time.Second // when nothing else happens
 	reportEvery        = 30 * time.Second
-	reportSpacing      = time.Second      // between reports of changes: who waits for a drain wants to know at once what blocks it
+	reportSpacing      = time.Second      // between reports of changes, so that what blocks a drain shows at once
 	abandonedAfter     = 60 * time.Second // Configured for this long after the deadline, and not asked again (OP-8.15)
 	settleAfterResync  = 5 * time.Second  // for instructions that follow a replay
 	orphanAfterDefault = 2 * time.Minute  // for a cloud controller to delete the Node of a machine that is gone

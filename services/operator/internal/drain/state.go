@@ -20,7 +20,7 @@ type state struct {
 	Cause             string `json:"cause,omitempty"` // of the instruction, as in the wire contract
 }
 
-// voluntary reports whether nobody needs the machine: then Pods marked do-not-disrupt stay (OP-9.2).
+// voluntary reports whether the machine is not needed: then Pods marked do-not-disrupt stay (OP-9.2).
 func (s state) voluntary() bool { return s.Cause == pb.ReclaimInstruction_CAUSE_VOLUNTARY.String() }
 
 func (s state) deadline() time.Time { return time.Unix(s.Deadline, 0) }

@@ -1,7 +1,7 @@
 // Package instruments holds the operator's metrics under exactly the names of its specification (OP-19).
 //
-// New registers them on the registry of one operator; several operators in one process use several registries. Who
-// counts something gets the Instruments and increments; nobody reads a metric to decide.
+// New registers them on the registry of one operator; several operators in one process use several registries. Code
+// that counts gets the Instruments and increments; no decision reads a metric.
 package instruments
 
 import (

@@ -3,7 +3,7 @@
 // The shard names machines; the cluster names Nodes. A Registry joins both by the first rule that matches: the label
 // bigfleet.lucy.sh/machine-id, the provider id, the node name that the shard gave, the machine id as a node name. Labels
 // are set by kubelets, so a label alone must not let one node name another: where two Nodes could be the machine, or a
-// label contradicts a provider id, the answer is Ambiguous and nobody acts.
+// label contradicts a provider id, the answer is Ambiguous and no part of the operator acts.
 //
 // A Registry holds no timer and calls no API. It is safe for concurrent use. Start at Registry.Find.
 // Tests cite the operator specification as OP-n.n.

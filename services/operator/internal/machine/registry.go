@@ -20,8 +20,8 @@ const (
 	ByProvider              // rule 2
 	ByName                  // rule 3: the name that the shard gave
 	ByID                    // rule 4: a Node is named like the machine
-	Ambiguous               // more than one Node could be meant: nobody acts
-	Foreign                 // the Node of that name is no machine of ours: nobody acts
+	Ambiguous               // more than one Node could be meant: do nothing
+	Foreign                 // the Node of that name is no machine of ours: do nothing
 )
 
 // Machine is what the shard says of a machine.

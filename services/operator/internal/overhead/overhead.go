@@ -1,7 +1,7 @@
 // Package overhead sums what DaemonSets take on every fresh worker node, so that the engine does not count on it: without
 // this, Pods that fit on paper stay pending on a real node.
 //
-// A DaemonSet counts when its node selector and required node affinity would match a node that nobody has labelled by
+// A DaemonSet counts when its node selector and required node affinity would match a node without labels set by
 // hand: one with the labels that all nodes of machines share now, and those that every kubelet sets; and when it tolerates the
 // taints that all these machines register with. One that runs on some nodes only, such as a driver for GPUs, does not count: it
 // is not overhead of every node.
@@ -123,7 +123,7 @@ func (a amounts) text() (out map[string]string) {
 	return out
 }
 
-// fresh is a node that nobody has labelled by hand.
+// fresh is a node without labels set by hand.
 func (s *Sum) fresh() *corev1.Node {
 	var shared map[string]string
 	var taints []corev1.Taint

@@ -21,7 +21,7 @@ const (
 	amountsMax   = 64              // resources of one
 	nameMax      = 317             // bytes of a resource's name
 	settle       = 2 * time.Second // that changes of Nodes rest, before they are counted
-	unstatedPods = 110_000         // maxPods of a kubelet that nobody set, which the shard assumes, too
+	unstatedPods = 110_000         // default of the kubelet's maxPods, which the shard assumes, too
 	steady       = 100             // a hundredth: Nodes of a type differ by some memory, and a larger value by less is not believed
 	pods         = "pods"          //
 	volumePrefix = "attachable-volumes-csi-"
@@ -122,7 +122,7 @@ func (s *Sum) Differences() (out []Difference) {
 	return out
 }
 
-// believed is what the shard assumes before it is told.
+// believed is what the shard assumes before a report.
 func (x *shape) believed(name string) int64 {
 	if name == pods {
 		return cmp.Or(x.offered[name], unstatedPods)

@@ -1,6 +1,6 @@
 // Package pods keeps the Pods of the cluster, by node, with what the operator reads of them.
 //
-// A Store is fed by the handlers of the cache and tells who is interested when the Pods of a node change. It decides
+// A Store is fed by the handlers of the cache and notifies subscribers when the Pods of a node change. It decides
 // nothing but which Pods have to leave a node that is drained. Start at Store and Evictable.
 package pods
 
@@ -29,7 +29,7 @@ type Pod struct {
 	Grace     *int64               // the termination grace of its spec, seconds
 	Scheduled *corev1.PodCondition // of a Pod without a node: what the scheduler says; nil: nothing yet
 	LabelSet  LabelSet             // for the selectors of disruption budgets
-	Workload  string               // that controls it and will replace it; empty: nobody
+	Workload  string               // that controls it and will replace it; empty: none
 	Domains   bool                 // required anti-affinity keeps it from whole domains, not from hosts alone
 }
 
@@ -241,7 +241,7 @@ func (s *Store) Delete(p *Pod) {
 		s.onChange(known, nil)
 	}
 	s.mu.Lock()
-	delete(s.orders, p.UID) // after who was told, who may ask for it
+	delete(s.orders, p.UID) // after the notification, whose receiver may ask for it
 	s.mu.Unlock()
 	if p.Node != "" {
 		s.onNode(p.Node)

@@ -98,7 +98,7 @@ func (p *Publisher) Answered(a *pb.Acknowledgement) {
 	if !known && a.Rollup == nil {
 		return
 	}
-	p.OnOutcome(p.answered(a, result)) // without the lock: who hears may be about to read the demand
+	p.OnOutcome(p.answered(a, result)) // without the lock: the receiver may be about to read the demand
 }
 
 func (p *Publisher) answered(a *pb.Acknowledgement, result string) Outcome {

@@ -90,8 +90,8 @@ type Publisher struct {
 	built     time.Time                   // last rebuild
 	tracker   tracker
 	oversized bool
-	outcome   *Outcome        // of a roll-up that was not sent, to be told without the lock
-	turned    []aggregate.Key // requests that a roll-up began or ceased to leave out, to be told without the lock
+	outcome   *Outcome        // of a roll-up that was not sent; reported after unlocking
+	turned    []aggregate.Key // requests that a roll-up began or ceased to leave out; reported after unlocking
 	accepted  time.Time
 }
 

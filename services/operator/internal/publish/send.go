@@ -34,8 +34,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// Alive is nil unless Run stands still: it turns at each heartbeat, so a turn that does not end waits for a lock that nobody
-// gives back, or for somebody who was told of a roll-up. Only a restart helps then (OP-3.5).
+// Alive is nil unless Run stands still: it turns at each heartbeat, so a turn that does not end waits for a lock that is
+// never released, or for a receiver of an outcome. Only a restart helps then (OP-3.5).
 func (p *Publisher) Alive() error {
 	began := p.turn.Load()
 	if still := time.Since(time.Unix(0, began)); began != 0 && still > p.Heartbeat+stuckAfter {

@@ -23,7 +23,7 @@ const ProtocolVersion = "v1alpha1"
 
 var errStopping = errors.New("the operator is stopping")
 
-// Receiver is told what happens on the stream. All calls come from one goroutine and must return at once: they route,
+// Receiver is notified of what happens on the stream. All calls come from one goroutine and must return at once: they route,
 // they never wait for the API server (OP-4.11).
 type Receiver interface {
 	// Opened is called when the stream is open and Hello is on its way.

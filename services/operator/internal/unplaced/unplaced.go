@@ -90,8 +90,8 @@ const fragmentedMessage = "The machines for Pods like this one have enough capac
 // ReasonNotHelped is the reason of the event on Pods that wait for what no machine solves (OP-14.3).
 const ReasonNotHelped = "CapacityDoesNotHelp"
 
-// told is an event for a Pod that waits.
-type told struct {
+// podEvent is an event for a Pod that waits.
+type podEvent struct {
 	pod   *pods.Pod
 	event events.Event
 }
@@ -126,7 +126,7 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 	return report
 }
 
-func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []told) {
+func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEvent) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
 	ready := map[string]readiness{} // computed once a row: each answer scans every machine
@@ -154,7 +154,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []told) 
 		lacking, other := short(c.Message, q.Spec, p.Domains)
 		if !lacking {
 			if other != "" {
-				waiting = append(waiting, told{p, notHelped(other)})
+				waiting = append(waiting, podEvent{p, notHelped(other)})
 			}
 			continue
 		}
@@ -168,7 +168,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []told) 
 		}
 		r.Pods++
 		if age >= unschedulableFor {
-			waiting = append(waiting, told{p, events.Event{Reason: ReasonFragmented, Message: fragmentedMessage}})
+			waiting = append(waiting, podEvent{p, events.Event{Reason: ReasonFragmented, Message: fragmentedMessage}})
 		}
 		if since := c.LastTransitionTime.UnixNano(); r.OldestSinceUnixNanos == 0 || since < r.OldestSinceUnixNanos {
 			r.OldestSinceUnixNanos = since

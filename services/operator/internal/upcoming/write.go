@@ -43,7 +43,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	after, err := w.converge(ctx, e, s, frame, written)
 	gone, err := w.wrote(e, s, after, err, arrived, waiters)
 	if gone {
-		w.Machines.Forget(id) // tells others, who may ask us
+		w.Machines.Forget(id) // notifies others, which may ask us
 	}
 	return err
 }
