@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -39,15 +40,24 @@ func (c *checker) record(p *process, r core.Record) {
 		delete(c.intent, r.Machine)
 		delete(c.chosen, r.Machine)
 		c.budgets.forget(r.Machine)
-		maps.DeleteFunc(c.unjoined, func(k [2]string, _ int64) bool { return k[0] == r.Machine }) // met again, it is new
+		c.forgetUnjoined(r.Machine)
 		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
 			c.vanished++
+		}
+	case core.RecordAdmin:
+		if r.Outcome == "ok" && strings.HasPrefix(r.Detail, "forget_machine") {
+			c.forgetUnjoined(r.Machine)
 		}
 	case core.RecordMachineStuck:
 		c.stuck[r.Machine] = true
 	case core.RecordGateOpened:
 		c.gateOpened(p, r)
 	}
+}
+
+// forgetUnjoined: a machine that left the inventory is new when it comes back.
+func (c *checker) forgetUnjoined(machine string) {
+	maps.DeleteFunc(c.unjoined, func(k [2]string, _ int64) bool { return k[0] == machine })
 }
 
 func (c *checker) started(p *process, r core.Record) {
