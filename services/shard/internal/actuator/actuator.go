@@ -217,7 +217,7 @@ func (a *Actuator) get(e core.GetMachine) {
 	a.outcomes.Push(context.Background(), done)
 }
 
-// tell logs that a provider went silent or came back; the retries between the two are counted, not logged (SHARD-30.1).
+// deliver logs that a provider went silent or came back; the retries between the two are counted, not logged (SHARD-30.1).
 func (a *Actuator) deliver(provider string, done core.ListDone) {
 	switch {
 	case done.Failed:

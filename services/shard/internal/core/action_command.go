@@ -153,7 +153,7 @@ func (c *commands) reboundElsewhere(o *operation, f *Fact) bool {
 	return o.rpc() == RPCDrain && (f.Machine.Cluster != o.Cluster || c.cfg.Coordinated && !c.ownership.mine(&f.Machine, f.Owner))
 }
 
-// again sends the same command once more with a fresh token: the contract makes a repeat with the same target safe. At
+// retry sends the same command once more with a fresh token: the contract makes a repeat with the same target safe. At
 // most three attempts, then the operation is rolled back.
 func (c *commands) retry(o *operation) {
 	o.Gone = false

@@ -2,7 +2,7 @@ package core
 
 import "math/bits"
 
-// bucket is a token bucket on Mono (SHARD-19.3). Levels are thousandths of a token, so that slow refills add up
+// tokenBucket is a token bucket on Mono (SHARD-19.3). Levels are thousandths of a token, so that slow refills add up
 // exactly and no floating point takes part in a decision.
 type tokenBucket struct {
 	Milli int64 `n:"1"` // level

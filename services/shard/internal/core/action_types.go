@@ -87,7 +87,7 @@ func (p phase) String() string {
 	return [...]string{"", "pulling", "ready", "sending", "waiting", "asking", "instructing", "fenced"}[p]
 }
 
-// record of a machine before an operation, for rolling back.
+// before is a machine before an operation, for rolling back.
 type before struct {
 	State       inventory.State    `n:"1"`
 	Cluster     string             `n:"2"`

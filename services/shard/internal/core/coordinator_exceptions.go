@@ -24,7 +24,7 @@ func (c *ownership) endExceptions() {
 	})
 }
 
-// slotAgain gives a machine back that came as a host or became one, and is a slot again. One whose Create failed is kept:
+// slotReturned gives a machine back that came as a host or became one, and is a slot again. One whose Create failed is kept:
 // it was moved to be created.
 func (c *ownership) slotReturned(id string, from inventory.State) {
 	if from != 0 && from != inventory.Creating {

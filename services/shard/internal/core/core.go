@@ -129,7 +129,7 @@ func (c *Core) handle(e Event) {
 	}
 }
 
-// settle does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
+// afterEvent does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
 func (c *Core) afterEvent() {
 	c.outages.watchOutages()
 	c.plans.maybeCycle()

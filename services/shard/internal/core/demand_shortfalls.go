@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
-// since is when a row became short, or 0.
+// sinceOf is when a row became short, or 0.
 func (s *shortRows) sinceOf(row demand.RowKey) int64 {
 	if s != nil {
 		for i := range s.list {

@@ -6,7 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// verdict on one fact.
+// merged is the verdict on one fact.
 type merged uint8
 
 const (

@@ -28,7 +28,7 @@ type Batch struct {
 	room         []byte // of ids and hosts of the records to come
 }
 
-// echo is what metadata says.
+// parsedMetadata is what metadata says.
 type parsedMetadata struct {
 	attribution inventory.Attribution
 	has         bool

@@ -57,7 +57,7 @@ func (t *Table) recentShape(m *Machine) *uint32 {
 	return &t.recent[h%recentShapes]
 }
 
-// intern returns the shape of a machine and adds one user.
+// internShape returns the shape of a machine and adds one user.
 func (t *Table) internShape(m *Machine) uint32 {
 	guess := t.recentShape(m)
 	if id := *guess; int(id) < len(t.shapes.all) && t.shapes.all[id].refs > 0 && t.sameShape(id, m) {

@@ -171,7 +171,7 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// pause builds the stored form of a pause.
+// pauseWrite builds the stored form of a pause.
 func pauseWrite(p *core.Pause) *durable {
 	return &durable{core.BucketPauses, p.ID, codec.Marshal(p)}
 }

@@ -103,7 +103,7 @@ func (h *Handler) passes(l *live, kind string, m proto.Message) bool {
 	return true
 }
 
-// again answers a second Hello (SHARD-7.5).
+// retry answers a second Hello (SHARD-7.5).
 func (h *Handler) retry(ctx context.Context, l *live, hello *pb.Hello) error {
 	if hello.GetClusterId() != l.cluster {
 		return rpc.NewError(connect.CodeInvalidArgument, "a session cannot change its cluster; open another stream")

@@ -240,7 +240,7 @@ func (c *cluster) schedule() {
 	}
 }
 
-// room is how many more Pods of a row fit on a node.
+// free is how many more Pods of a row fit on a node.
 func (n *node) free(row *demand.Row) int {
 	free := int64(1 << 40)
 	for _, q := range row.MinUnit {

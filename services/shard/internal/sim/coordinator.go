@@ -147,7 +147,7 @@ func (co *coordinator) obeyed(m *member) {
 	}
 }
 
-// report is what a process tells the coordinator.
+// shardReport is what a process tells the coordinator.
 type shardReport struct {
 	from *process
 	view *core.View

@@ -43,7 +43,7 @@ type exception struct {
 	back   bool // its holder acts on it no more
 }
 
-// tell is who the move speaks to in its state.
+// notify returns the member that the move speaks to in its state.
 func (mv *move) notify() *member {
 	if mv.state == moveReserved || mv.state == moveWithdrawing {
 		return mv.to

@@ -56,7 +56,7 @@ func keyOf(x core.Effect) (key string, essential, advice bool) {
 	return "", true, false
 }
 
-// tell puts a frame into the outbox of a session. It reports whether there was a session and room for it.
+// notify puts a frame into the outbox of a session. It reports whether there was a session and room for it.
 func (p *process) notify(x core.Effect, deliver func(o *operator)) bool {
 	f, cluster, number, ok := session.FrameOf(x)
 	if !ok {
@@ -144,7 +144,7 @@ func (cn *conn) keyed(key string, advice bool) func() {
 	}
 }
 
-// checkRoom: an outbox stays within its limits (SHARD-33.5.10).
+// checkCapacity: an outbox stays within its limits (SHARD-33.5.10).
 func (cn *conn) checkCapacity(x core.Effect) {
 	n, limit := cn.out.box.Stats(), cn.w.outbox
 	if n.Depth[session.Essential] > limit.EssentialFrames || cn.out.waiting[0] > int64(limit.EssentialFrames) {

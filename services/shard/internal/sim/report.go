@@ -109,7 +109,7 @@ const (
 	keyDomains = "domains"
 )
 
-// control reads back what a coordinator has ordered.
+// restore reads back what a coordinator has ordered.
 func (d *disk) restore(c *core.Control) error {
 	read := func(key string, into any) error {
 		if raw, ok := d.control[key]; ok {

@@ -37,7 +37,7 @@ func (w *world) strikeNetwork(f Fault, r *random) {
 	}
 }
 
-// hearAgain ends what keeps frames from an operator, and lets it read those that waited.
+// hearDuplicate ends what keeps frames from an operator, and lets it read those that waited.
 func (o *operator) hearDuplicate() {
 	o.deafUntil, o.cutUntil = 0, 0
 	if cn := o.conn; cn != nil {

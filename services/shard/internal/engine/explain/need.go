@@ -420,7 +420,7 @@ func (x *explainer) text(i inventory.Index, why Reject) string {
 	return why.Sentence()
 }
 
-// better orders near misses: fewer constraints missed, then machines that are free, then the smaller gap, then the id.
+// nearer orders near misses: fewer constraints missed, then machines that are free, then the smaller gap, then the id.
 func (x *explainer) nearer(a, b miss) bool {
 	return cmp.Or(cmp.Compare(a.missed, b.missed), cmp.Compare(a.busy, b.busy), cmp.Compare(a.lack, b.lack), cmp.Compare(a.order, b.order)) < 0
 }

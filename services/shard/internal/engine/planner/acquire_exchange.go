@@ -276,7 +276,7 @@ func (e *exchange) boughtLast(cl *clusterState, w *needState) {
 	}
 }
 
-// applyExchange updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
+// apply updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
 // length before are new.
 func (e *exchange) apply(old [][]inventory.Index, before int) {
 	taken := slices.Clone(e.free.Taken[before:])

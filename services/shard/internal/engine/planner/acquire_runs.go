@@ -58,7 +58,7 @@ func (q *questions) of(x *question) uint32 {
 	return n
 }
 
-// questionOf returns the number of the question of a plain Need of one unit. Needs of a kind lie side by side: x remembers the last one.
+// numberOf returns the number of the question of a plain Need of one unit. Needs of a kind lie side by side: x remembers the last one.
 func (qs *questions) numberOf(cl *clusterState, w *needState, x *scratch) uint32 {
 	if qs.off.noRuns || w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.dimensions() > questionDims {
 		return 0
@@ -306,7 +306,7 @@ func (rs *runs) pend(cl *clusterState) {
 	rs.clusters.markStale(cl)
 }
 
-// settleRuns writes the records of all runs.
+// settle writes the records of all runs.
 func (rs *runs) settle() {
 	rs.workers.each(rs.took, func(cl *clusterState, _ *scratch) {
 		rs.settlePending(cl)

@@ -310,7 +310,7 @@ func (nz *normalising) sortMembers(rows []int32) {
 	})
 }
 
-// foldsValid reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was
+// valid reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was
 // asked in the last plan looks at what has changed since (ENG-21.3).
 func (f *folding) valid(cl *clusterState, x *scratch) bool {
 	follows := f.followed && cl.foldVersion == f.last

@@ -311,7 +311,7 @@ func (sh *sharing) offered(w *needState, l *machineState) int64 {
 	return k
 }
 
-// share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
+// run gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
 func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	cl, x := sh.cl, sh.x
 	if len(cl.donors) == 0 || !sh.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.mayReceive() || !match.Touches(cl.unit(w), cl.rest(w)) {

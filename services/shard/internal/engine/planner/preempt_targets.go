@@ -359,7 +359,7 @@ func (x *targets) listVictims() {
 	x.arrange()
 }
 
-// listVictims writes to list what is bound to the cluster, with its class in place of its group and its effective priority in place
+// listVictimsOf writes to list what is bound to the cluster, with its class in place of its group and its effective priority in place
 // of its score; group is -1 if section 15 must not drain it.
 func (x *targets) listVictimsOf(cl *clusterState, list []target) {
 	for n, at := range cl.bound {

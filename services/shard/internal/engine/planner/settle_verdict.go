@@ -94,7 +94,7 @@ func (l *machineState) kind() engine.ClaimKind {
 	return engine.ClaimBound
 }
 
-// verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
+// ofNeed writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
 func (vs *verdicts) ofNeed(b *engine.Block, cl *clusterState, w *needState) {
 	if w.bits&wFolded == 0 {
 		vs.of(&b.Verdicts[w.row], cl, w)
@@ -173,7 +173,7 @@ func (vs *verdicts) lacks(cl *clusterState, w *needState, row int32, rest []int6
 	return m
 }
 
-// verdict writes what is to be said of a Need, but for the detail.
+// of writes the verdict of a Need, but for the detail.
 func (vs *verdicts) of(v *engine.Verdict, cl *clusterState, w *needState) {
 	v.Missing, v.Fold, v.Hold, v.Victims, v.CoveragePerMille = -1, -1, w.hold, cl.victimsOf(w), 1000
 	agg, rest := cl.aggregate(w), cl.rest(w)
