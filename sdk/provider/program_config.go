@@ -230,7 +230,7 @@ func checkAddress(addr string) error {
 	return nil
 }
 
-// offerings turns the sections into offerings, one per zone.
+// offeringsOf turns the sections into offerings, one per zone.
 func offeringsOf(sections []OfferingSection) ([]Offering, error) {
 	classes := map[string]CapacityType{"bare_metal": BareMetal, "reserved": Reserved, "on_demand": OnDemand, "spot": Spot}
 	var out []Offering

@@ -121,7 +121,7 @@ func (r *router) nodeState(m *pb.NodeStateUpdate) {
 	r.upcoming.Update(m)
 }
 
-// reclaim answers reclaim instructions until the work ends.
+// runReclaims answers reclaim instructions until the work ends.
 func (r *router) runReclaims(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range reclaimParallel {

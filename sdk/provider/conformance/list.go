@@ -13,7 +13,7 @@ import (
 
 type filter = bigfleetv1alpha1.ListFilter
 
-// cursors says whether the target honours since_revision: the revision is there and moves with a change. Below 10,000
+// needsCursors says whether the target honours since_revision: the revision is there and moves with a change. Below 10,000
 // machines a provider may leave that out (PROV-10.7), and then what follows is not judged.
 func (c *Case) needsCursors() {
 	id := c.host()

@@ -56,7 +56,7 @@ func DemoNames() (out []string) {
 	return out
 }
 
-// told is one line of a story that is under way, as JSON.
+// progress is one line of a story that is under way, as JSON.
 type progress struct {
 	At      float64        `json:"at,omitempty"` // seconds since the story began
 	Message string         `json:"say,omitempty"`

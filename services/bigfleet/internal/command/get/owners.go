@@ -136,7 +136,7 @@ func (o *owners) settle(items []*bigfleetv1alpha1.NeedView, given bool) error {
 	return nil
 }
 
-// select leaves the needs of the owners, with the shard of each.
+// selects leaves the needs of the owners, with the shard of each.
 func (o *owners) selects(items []*bigfleetv1alpha1.NeedView, of []string, given bool) ([]*bigfleetv1alpha1.NeedView, []string, error) {
 	if err := o.settle(items, given); err != nil {
 		return nil, nil, err

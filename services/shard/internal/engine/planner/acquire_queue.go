@@ -42,7 +42,7 @@ func (q *allocationQueue) noteUnmet(i int, s *pendingNeed, preempts bool) {
 	q.unmet.note(at, s, preempts, len(q.entries))
 }
 
-// visitInOrder visits the Needs of the order in allocation order, and those that requeue adds meanwhile, each in its place. runOn may take
+// visit visits the Needs of the order in allocation order, and those that requeue adds meanwhile, each in its place. runOn may take
 // several allocations of the order at once. visit gets the entry, or nil for an added Need.
 func (q *allocationQueue) visit(visit func(cl *clusterState, w *needState, s *pendingNeed), runOn func() bool) {
 	for q.at = 0; q.at < len(q.entries) || len(q.requeued) > 0; {

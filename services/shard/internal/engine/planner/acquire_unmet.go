@@ -34,7 +34,7 @@ func (u *unmetNeeds) end() {
 	}
 }
 
-// noteUnmet records that the Need of allocation i is short.
+// note records that the Need of allocation i is short.
 func (u *unmetNeeds) note(at int32, s *pendingNeed, preempts bool, most int) {
 	if len(u.list) == cap(u.list) && cap(u.list) >= radixMin {
 		u.list = append(make([]unmet, 0, max(2*len(u.list), most/2)), u.list...)

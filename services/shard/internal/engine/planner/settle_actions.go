@@ -53,7 +53,7 @@ func sortIn(list []engine.Action, ids []uint32, at int) {
 	}
 }
 
-// growActions makes room for n more.
+// grow makes room for n more.
 func (as *actionList) grow(n int) {
 	if len(as.list)+n > min(cap(as.list), cap(as.orders)) {
 		likely := as.clusters.total.open
