@@ -66,8 +66,11 @@ func (c *publisher) needBlocks(ordered bool) []*NeedBlock {
 		n := c.needs[b.Cluster]
 		switch {
 		case n == nil || n.of != b:
-			n = c.spellBlock(b, n, blocked)
-			n.Places = places[at]
+			old := n
+			n = c.spellBlock(b, old, blocked)
+			if n.Places = places[at]; n.says(old) {
+				n.at = old.at
+			}
 		case ordered || hasShort(b) || n.HeldBack > 0 || len(blocked) > 0:
 			n = c.renewBlock(b, n, places[at], blocked)
 		}
@@ -116,6 +119,21 @@ func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedR
 	c.mark(n, b, blocked)
 	n.Demand = demandOf(b)
 	return n
+}
+
+// says reports whether readers see the same in both blocks. A plan that came to the same end anew is no change for them (WIRE-9.4). That a
+// row grew older is none either.
+func (b *NeedBlock) says(old *NeedBlock) bool {
+	return old != nil && b.HeldBack == old.HeldBack && b.HeldSince == old.HeldSince && slices.Equal(b.Places, old.Places) &&
+		slices.EqualFunc(b.Rows, old.Rows, func(x, y NeedRow) bool { return x.says(&y) })
+}
+
+func (r *NeedRow) says(old *NeedRow) bool {
+	v, w := r.Verdict, old.Verdict
+	v.Missing, w.Missing, v.Domain, w.Domain = 0, 0, 0, 0 // places in lists of this plan: what stands there is compared
+	return v == w && r.Form == old.Form && r.Group == old.Group && r.RowID == old.RowID && r.Arrival == old.Arrival && r.Since == old.Since && r.Domain == old.Domain &&
+		r.BlobText == old.BlobText && r.ConfigureFailed == old.ConfigureFailed && r.Blocked == old.Blocked && r.BlockedBy == old.BlockedBy &&
+		slices.Equal(r.Aggregate, old.Aggregate) && slices.Equal(r.MinUnit, old.MinUnit) && slices.Equal(r.Residual, old.Residual) && slices.Equal(r.Freed, old.Freed)
 }
 
 // renewBlock brings the rows of a block that the plan did not touch up to date: what holds their actions back, and whose
