@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,7 +132,8 @@ type seen struct {
 
 const viewersB13 = 20
 
-// runB13 is the console on a large fleet: the pages in a browser, and what viewers cost the shard.
+// runB13 is the console on a large fleet: the pages in a browser, and what viewers cost the shard. First nothing changes. Then changes
+// come in, and the shard, whose actions are paused, plans tens of thousands of waiting starts anew about each second.
 func runB13(ctx context.Context, s settings) error {
 	if s.sessions > 1_000 {
 		s.sessions = 1_000
@@ -142,67 +144,94 @@ func runB13(ctx context.Context, s settings) error {
 	}
 	defer big.close()
 	tiny := s
-	tiny.machines, tiny.needs, tiny.sessions = 1_000, 20, 2
+	tiny.machines, tiny.needs, tiny.sessions, tiny.debug = 1_000, 20, 2, ""
 	small, err := newStage(ctx, tiny)
 	if err != nil {
 		return err
 	}
 	defer small.close()
-	fmt.Fprintln(big.load.in, "go")
-	pid := big.shard.cmd.Process.Pid
-	time.Sleep(s.warm)
-	bare := cores(pid, s.window)
 	if err := errors.Join(big.open(ctx), small.open(ctx)); err != nil {
 		return err
 	}
-	time.Sleep(s.warm)
-	alone := cores(pid, s.window)
-	fmt.Fprintf(os.Stderr, "shard: %.3f cores bare, %.3f with a console\n", bare, alone)
-	stop := view(ctx, big.base, viewersB13)
-	time.Sleep(s.warm)
-	watched := cores(pid, s.window)
-	serving := cores(big.console.cmd.Process.Pid, s.window/2)
-	held := rss(big.console.cmd.Process.Pid)
-	stop()
-	after := cores(pid, s.window)
-	fmt.Fprintf(os.Stderr, "shard: %.3f cores with 20 viewers, %.3f after; console %.3f cores, %.0f MiB\n", watched, after, serving, held/(1<<20))
-	got, err := browse(ctx, s, big.base, small.base)
+	cost := big.watched(ctx, s)
+	still, err := browse(ctx, big.base, small.base, "still")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(big.load.in, "go")
+	churned := big.watched(ctx, s)
+	live, err := browse(ctx, big.base, small.base, strconv.Itoa(s.minutes))
 	if err != nil {
 		return err
 	}
 	peak := status(big.console.cmd.Process.Pid, "VmHWM:") // below the chart's limit
-	first, floor := measure.Quantile(got.First, .5), measure.Quantile(got.Small, .5)
-	const ms = 1e6
+	first, floor := measure.Quantile(still.First, .5), measure.Quantile(still.Small, .5)
+	return record(measure.Result{Bench: "B13", Size: map[string]any{"machines": s.machines, "needs": s.needs, "clusters": s.sessions}, WorkloadSum: steadyWorld(s).Sum(),
+		Ratio: measure.Ratio{Median: first / floor, Low: first / floor, High: first / floor, Rounds: len(still.First)},
+		Floor: measure.NewSeries("the same page, 1,000 machines and 20 needs", nanos(still.Small)), Subject: measure.NewSeries("", nanos(still.First)),
+		Oracle: measure.Oracle{Name: "the rows shown are those of the shard, and each filter's rows match", Checks: len(still.Filters) + len(live.Filters), Failed: len(still.Wrong) + len(live.Wrong)},
+		Bounds: slices.Concat(stillBounds(still), liveBounds(live), []measure.Bound{
+			measure.AtMost("cores of the shard that 20 viewers cost", "ratio", cost.watched-cost.alone, 0.01), measure.Shown("cores of the shard with a console and no viewer", "ratio", cost.alone),
+			measure.Shown("cores of the console with 20 viewers", "ratio", cost.console), measure.Shown("resident memory of the console with 20 viewers", "B", cost.held),
+			measure.Shown("cores of the shard that 20 viewers cost while changes come in", "ratio", churned.watched-churned.alone), measure.Shown("cores of the shard with no viewer while changes come in", "ratio", churned.alone),
+			measure.Shown("cores of the console with 20 viewers while changes come in", "ratio", churned.console),
+			measure.AtMost("most resident memory of the console", "B", peak, 1<<30), measure.Shown("load of the machine at the end", "ratio", loadavg()),
+		})})
+}
+
+// viewing is what viewers cost, in cores and bytes.
+type viewing struct{ alone, watched, console, held float64 }
+
+// watched opens the pages of twenty people. What the shard takes without them is measured before and after: it may change meanwhile.
+func (g *stage) watched(ctx context.Context, s settings) (out viewing) {
+	pid := g.shard.cmd.Process.Pid
+	time.Sleep(s.warm)
+	before := cores(pid, s.window)
+	stop := view(ctx, g.base, viewersB13)
+	time.Sleep(s.warm)
+	out.watched = cores(pid, s.window)
+	out.console = cores(g.console.cmd.Process.Pid, s.window/2)
+	out.held = rss(g.console.cmd.Process.Pid)
+	stop()
+	time.Sleep(s.warm)
+	out.alone = (before + cores(pid, s.window)) / 2
+	fmt.Fprintf(os.Stderr, "shard: %.4f cores alone, %.4f with 20 viewers; console %.3f cores, %.0f MiB\n", out.alone, out.watched, out.console, out.held/(1<<20))
+	return out
+}
+
+const ms = 1e6
+
+func stillBounds(got *seen) []measure.Bound {
+	return []measure.Bound{
+		measure.AtMost("first meaningful page, worst", "ns", measure.Quantile(got.First, 1)*ms, 1.5e9),
+		measure.AtMost("Demand opened by its address, worst", "ns", measure.Quantile(got.Demand, 1)*ms, 1.5e9),
+		measure.AtMost("filter of machines, p95", "ns", quantile(got.Filters, .95)*ms, 300e6),
+		measure.Shown("filter of machines of the small fleet, p95", "ns", quantile(got.SmallFilters, .95)*ms),
+		measure.AtMost("filter of needs, p95", "ns", quantile(got.NeedFilters, .95)*ms, 300e6),
+		measure.AtMost("search, p95", "ns", quantile(got.Search, .95)*ms, 300e6),
+		measure.AtMost("longest task while all rows are scrolled through", "ns", got.ScrollLongest*ms, 100e6),
+		measure.Shown("processor time of the longest of these tasks", "ns", got.ScrollLongestCPU*ms), measure.Shown("of these tasks, longer than 100 ms", "count", got.ScrollTasks),
+		measure.Shown("rows scrolled through", "count", got.ScrollRows), measure.Shown("of them seen with their content", "count", got.ScrollShown),
+		measure.Shown("time of it", "ns", got.ScrollSeconds*1e9),
+	}
+}
+
+func liveBounds(got *seen) []measure.Bound {
 	edge := func(all []float64) (begin, end float64) {
 		n := max(1, len(all)/5)
 		return measure.Quantile(all[min(n, len(all)-1):min(2*n, len(all))], .5), measure.Quantile(all[len(all)-n:], .5)
 	}
 	heap0, heap1 := edge(got.Heap)
 	res0, res1 := edge(got.Resident)
-	both := (alone + after) / 2 // churn is steady, machines are not: what was before and after stands for meanwhile
-	return record(measure.Result{Bench: "B13", Size: map[string]any{"machines": s.machines, "needs": s.needs, "clusters": s.sessions}, WorkloadSum: steadyWorld(s).Sum(),
-		Ratio: measure.Ratio{Median: first / floor, Low: first / floor, High: first / floor, Rounds: len(got.First)},
-		Floor: measure.NewSeries("the same page, 1,000 machines and 20 needs", nanos(got.Small)), Subject: measure.NewSeries("", nanos(got.First)),
-		Oracle: measure.Oracle{Name: "the rows shown are those of the shard, and each filter's rows match", Checks: len(got.Filters), Failed: len(got.Wrong)},
-		Bounds: []measure.Bound{
-			measure.AtMost("first meaningful page, worst", "ns", measure.Quantile(got.First, 1)*ms, 1.5e9),
-			measure.AtMost("Demand opened by its address, worst", "ns", measure.Quantile(got.Demand, 1)*ms, 1.5e9),
-			measure.AtMost("filter of machines, p95", "ns", quantile(got.Filters, .95)*ms, 300e6),
-			measure.Shown("filter of machines of the small fleet, p95", "ns", quantile(got.SmallFilters, .95)*ms),
-			measure.AtMost("filter of needs, p95", "ns", quantile(got.NeedFilters, .95)*ms, 300e6),
-			measure.AtMost("search, p95", "ns", quantile(got.Search, .95)*ms, 300e6),
-			measure.AtMost("longest task while all rows are scrolled through", "ns", got.ScrollLongest*ms, 100e6),
-			measure.Shown("processor time of the longest of these tasks", "ns", got.ScrollLongestCPU*ms), measure.Shown("of these tasks, longer than 100 ms", "count", got.ScrollTasks),
-			measure.Shown("rows scrolled through", "count", got.ScrollRows), measure.Shown("of them seen with their content", "count", got.ScrollShown),
-			measure.Shown("time of it", "ns", got.ScrollSeconds*1e9),
-			measure.AtMost("longest task while changes come in", "ns", got.LiveLongest*ms, 100e6),
-			measure.Shown("heap of the tab at the end", "B", heap1), measure.AtMost("heap of the tab, end over begin", "ratio", heap1/heap0, 1.1),
-			measure.Shown("resident memory of the tab at the end", "B", res1), measure.AtMost("resident memory of the tab, end over begin", "ratio", res1/res0, 1.1),
-			measure.AtMost("cores of the shard that 20 viewers cost", "ratio", watched-both, 0.01),
-			measure.Shown("cores of the shard without a console", "ratio", bare), measure.Shown("cores of the shard with a console and no viewer", "ratio", both),
-			measure.Shown("cores of the shard with 20 viewers", "ratio", watched), measure.Shown("cores of the console with 20 viewers", "ratio", serving),
-			measure.Shown("resident memory of the console with 20 viewers", "B", held), measure.AtMost("most resident memory of the console", "B", peak, 1<<30), measure.Shown("load of the machine at the end", "ratio", loadavg()),
-		}})
+	return []measure.Bound{
+		measure.Shown("while changes come in: first meaningful page, worst", "ns", measure.Quantile(got.First, 1)*ms),
+		measure.Shown("while changes come in: filter of machines, p95", "ns", quantile(got.Filters, .95)*ms),
+		measure.Shown("while changes come in: filter of needs, p95", "ns", quantile(got.NeedFilters, .95)*ms),
+		measure.Shown("while changes come in: search, p95", "ns", quantile(got.Search, .95)*ms),
+		measure.AtMost("longest task while changes come in", "ns", got.LiveLongest*ms, 100e6),
+		measure.Shown("heap of the tab at the end", "B", heap1), measure.AtMost("heap of the tab, end over begin", "ratio", heap1/heap0, 1.1),
+		measure.Shown("resident memory of the tab at the end", "B", res1), measure.AtMost("resident memory of the tab, end over begin", "ratio", res1/res0, 1.1),
+	}
 }
 
 func quantile(all []float64, q float64) float64 {
@@ -225,13 +254,13 @@ func loadavg() (n float64) {
 	return n
 }
 
-// browse runs the browser's side.
-func browse(ctx context.Context, s settings, base, small string) (*seen, error) {
+// browse runs the browser's side: while nothing changes ("still"), or for so many minutes while changes come in.
+func browse(ctx context.Context, base, small, part string) (*seen, error) {
 	root, err := proc.Root()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join("test", "scale.mjs"), base, small, strconv.Itoa(s.minutes))
+	cmd := exec.CommandContext(ctx, "node", filepath.Join("test", "scale.mjs"), base, small, part)
 	cmd.Dir, cmd.Stderr = filepath.Join(root, "services", "console", "web"), os.Stderr
 	var out bytes.Buffer
 	cmd.Stdout = &out

@@ -1,8 +1,10 @@
-// The pages on a large fleet (B13): node scale.mjs LARGE SMALL MINUTES. The last line of the output is what was measured, times in milliseconds.
+// The pages on a large fleet (B13): node scale.mjs LARGE SMALL still, while nothing changes, and then node scale.mjs LARGE SMALL MINUTES,
+// while changes come in. SCROLL=60 scrolls for so many seconds instead of 900. The last line of the output is what was measured, times in milliseconds.
 import { readFileSync } from "node:fs";
 import { must, start } from "./browser.mjs";
 
-const [large, small, minutes] = [process.argv[2], process.argv[3], Number(process.argv[4] ?? 10)];
+const [large, small, still] = [process.argv[2], process.argv[3], process.argv[4] === "still"];
+const minutes = Number(process.argv[4]);
 const out = { First: [], Small: [], Demand: [], Filters: [], SmallFilters: [], NeedFilters: [], Search: [], Heap: [], Resident: [], Wrong: [] };
 const b = await start(large);
 const say = (...a) => console.error(...a);
@@ -69,8 +71,8 @@ async function filters(base, into, rounds) {
   await page.context().close();
 }
 await filters(large, out.Filters, 12);
-await filters(small, out.SmallFilters, 6);
-say("filters", Math.max(...out.Filters), Math.max(...out.SmallFilters));
+if (still) await filters(small, out.SmallFilters, 6);
+say("filters", Math.max(...out.Filters), still && Math.max(...out.SmallFilters));
 {
   const page = await b.open();
   await page.goto(`${large}/demand`);
@@ -124,7 +126,7 @@ async function traced(page, during) {
   await cdp.detach();
   return { value, tasks };
 }
-{
+if (still) {
   const page = await b.open({ height: 1000 });
   await page.goto(`${large}/fleet/machines`);
   await page.waitForSelector(".grid.machines .r .name");
@@ -154,17 +156,17 @@ async function traced(page, during) {
   });
   const tasks = [];
   let spent = 0;
-  let still = 0;
+  let same = 0;
   let last = -1;
-  for (const end = Date.now() + 900_000; Date.now() < end;) {
+  for (const end = Date.now() + Number(process.env.SCROLL ?? 900) * 1000; Date.now() < end;) {
     const began = Date.now();
     const { value: bottom, tasks: these } = await traced(page, () => page.evaluate(() => window.scrolled(20_000)));
     tasks.push(...these);
     spent += Date.now() - began;
     const { rows } = await page.evaluate(() => window.counted);
     if (bottom) { // a list that grows at its end is not at its end yet
-      still = rows === last ? still + 1 : 0;
-      if (still > 2) break;
+      same = rows === last ? same + 1 : 0;
+      if (same > 2) break;
       await page.waitForTimeout(300);
     }
     last = rows;
@@ -174,7 +176,7 @@ async function traced(page, during) {
   say("scroll", out.ScrollRows, out.ScrollShown, out.ScrollSeconds, "longest", out.ScrollLongest, out.ScrollLongestCPU, "above 100", out.ScrollTasks);
   await page.context().close();
 }
-{
+if (!still) {
   const page = await b.open();
   await page.addInitScript(() => {
     window.longest = 0;
