@@ -282,6 +282,14 @@ func sharers(h *holder) []engine.Ref {
 	return out
 }
 
+// takenOver reports whether section 15 promised a machine that was on its way to d's cluster to another Need (ENG-15.4).
+func takenOver(v *views, on map[inventory.Index]*holder, d *reference.Need, ref engine.Ref) bool {
+	return slices.ContainsFunc(v.n.Machines, func(m *reference.Machine) bool {
+		h := on[m.Index]
+		return h != nil && reference.InFlight(m, d.Cluster) && slices.ContainsFunc(h.promised, func(to engine.Ref) bool { return to != ref })
+	})
+}
+
 // checkFleet looks at every machine and every row: what is Configured is claimed or excess at the end (ENG-9.9), and each has an
 // action or a reason to be kept (ENG-19.1).
 func checkFleet(w *engine.World, p *engine.Policy, r *engine.Result, v *views, on map[inventory.Index]*holder) error {
@@ -382,7 +390,7 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 	}
 	lacks := d.LacksToStart(rest)
 	waits := ref.Row < engine.FoldedRow && !lacks.IsZero()
-	if waits && d.Spread == nil && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
+	if waits && d.Spread == nil && !takenOver(v, on, d, ref) && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
 		return c.Row == ref.Row && (c.Kind == engine.ClaimIdle || c.Kind == engine.ClaimPurchased)
 	}) {
 		return fmt.Errorf("ENG-P25: %s cannot start and takes machines", d.Need.Group)
