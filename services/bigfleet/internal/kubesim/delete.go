@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,10 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-const podGraceDefault = 30 // seconds, as core/v1 defaults terminationGracePeriodSeconds
+const (
+	podGraceDefault = 30     // seconds, as core/v1 defaults terminationGracePeriodSeconds
+	goneMax         = 20_000 // removed objects whose late dependents are recognised
+)
 
 // Delete removes an object, or marks a running Pod as terminating: its kubelet removes it with Remove.
 func (s *Store) Delete(gvr schema.GroupVersionResource, namespace, object string, opts metav1.DeleteOptions) (*Object, error) {
@@ -70,8 +75,9 @@ func podGrace(pod *Object, asked *int64) int64 {
 	return podGraceDefault
 }
 
-// Remove takes an object away at once, whatever its grace. Kubelet models call it when a Pod has ended.
-func (s *Store) Remove(gvr schema.GroupVersionResource, namespace, object string) error {
+// Remove takes an object away at once, whatever its grace, unless another of its name took its place. Kubelet models call
+// it when a Pod has ended.
+func (s *Store) Remove(gvr schema.GroupVersionResource, namespace, object string, uid types.UID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, err := s.table(gvr)
@@ -82,6 +88,9 @@ func (s *Store) Remove(gvr schema.GroupVersionResource, namespace, object string
 	o, err := t.get(n)
 	if err != nil {
 		return err
+	}
+	if o.GetUID() != uid {
+		return apierrors.NewNotFound(gvr.GroupResource(), object)
 	}
 	s.remove(t, n, o)
 	return nil
@@ -99,6 +108,7 @@ func (s *Store) remove(t *table, n name, o *Object) *Object {
 
 	dependents := s.owned[o.GetUID()]
 	delete(s.owned, o.GetUID())
+	s.bury(o.GetUID())
 	for at := range dependents {
 		dt := s.tables[at.resource]
 		if d := dt.objects[at.name]; d != nil {
@@ -106,4 +116,16 @@ func (s *Store) remove(t *table, n name, o *Object) *Object {
 		}
 	}
 	return gone
+}
+
+// bury remembers the last removed objects.
+func (s *Store) bury(uid types.UID) {
+	s.gone[uid] = struct{}{}
+	s.removed = append(s.removed, uid)
+	if over := len(s.removed) - goneMax; over > goneMax/4 { // trimmed in steps, as the history of a table
+		for _, old := range s.removed[:over] {
+			delete(s.gone, old)
+		}
+		s.removed = slices.Clone(s.removed[over:])
+	}
 }

@@ -194,11 +194,20 @@ func TestGracefulDeletionAndOwners(t *testing.T) {
 	if err != nil || leaving.DeletionTimestamp == nil || *leaving.DeletionGracePeriodSeconds != 30 {
 		t.Fatalf("a deleted running Pod is %v, %v: want it terminating with 30 s", leaving, err)
 	}
-	if err := store.Remove(kubesim.Pods, "default", "p"); err != nil {
+	if err := store.Remove(kubesim.Pods, "default", "p", "another"); !apierrors.IsNotFound(err) {
+		t.Errorf("the Pod is removed for another of its name: %v", err)
+	}
+	if err := store.Remove(kubesim.Pods, "default", "p", p.UID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := crs.Get(t.Context(), "cr", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the request outlived its Pod: %v", err)
+	}
+	if _, err := crs.Create(t.Context(), cr, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crs.Get(t.Context(), "cr", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a request that was created after its Pod was removed stays: %v", err)
 	}
 }
 

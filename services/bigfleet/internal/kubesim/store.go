@@ -51,12 +51,14 @@ type Store struct {
 	version uint64
 	tables  map[schema.GroupVersionResource]*table
 	owned   map[types.UID]map[ref]struct{} // owner to dependents
+	gone    map[types.UID]struct{}         // of the last removed objects: what names one as its only owner is collected
+	removed []types.UID                    // the keys of gone, oldest first
 	now     func() time.Time
 }
 
 // NewStore makes an empty cluster with the namespaces every cluster has.
 func NewStore() *Store {
-	s := &Store{tables: map[schema.GroupVersionResource]*table{}, owned: map[types.UID]map[ref]struct{}{}, now: time.Now}
+	s := &Store{tables: map[schema.GroupVersionResource]*table{}, owned: map[types.UID]map[ref]struct{}{}, gone: map[types.UID]struct{}{}, now: time.Now}
 	for _, r := range served() {
 		s.tables[r.GroupVersionResource] = &table{resource: r, objects: map[name]*Object{}, watchers: map[*Watcher]struct{}{}}
 	}
@@ -157,7 +159,19 @@ func (s *Store) Create(gvr schema.GroupVersionResource, in *Object) (*Object, er
 		}
 	}
 	s.commit(t, n, nil, o)
+	if s.orphan(o) {
+		s.delete(t, n, o, metav1.DeleteOptions{})
+	}
 	return o, nil
+}
+
+// orphan says that the owners of a new object were removed before it was created. Nothing would collect it later.
+func (s *Store) orphan(o *Object) bool {
+	owners := o.GetOwnerReferences()
+	return len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool {
+		_, gone := s.gone[r.UID]
+		return !gone
+	})
 }
 
 // prepare fills what an API server fills on create.

@@ -113,15 +113,22 @@ func (w *world) shows(t *testing.T, text string, args ...string) {
 	t.Fatalf("bigfleet %v never shows %q:\n%s", args, text, out)
 }
 
+// settled waits until the demand of a cluster has arrived whole, all of it is met, and nothing is in flight. A part of the demand
+// may be met before the rest arrives, and a machine that is on its way meets a need.
+func (w *world) settled(t *testing.T, cluster, demand string) {
+	t.Helper()
+	w.shows(t, demand, "get", "needs", "--cluster", cluster)
+	w.command(t, "wait", "--for", "satisfied", "cluster/"+cluster)
+	w.command(t, "wait", "--for", "idle")
+}
+
 // user-asks 3, OPS-4.16: what `plan` predicts for an edit is exactly what happens once the same change is made for real: the
 // same actions on the same machines for the same clusters, no more and no fewer. Asking changes nothing.
 func TestPlanIsWhatHappens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--clusters", "2", "--provider-delay", "20ms", "--scenario", "steady")
-	for _, c := range []string{"cluster/red", "cluster/blue"} {
-		w.command(t, "wait", "--for", "satisfied", c)
-	}
-	w.command(t, "wait", "--for", "idle")
+	w.settled(t, "red", "cpu=6 memory=6Gi")
+	w.settled(t, "blue", "cpu=6 memory=6Gi")
 
 	for _, change := range []struct {
 		name, cluster string
@@ -156,8 +163,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 			t.Errorf("%s: a plan without edits in dry run shows what comes next:\n%v\nwant\n%v", change.name, got, want)
 		}
 		w.command(t, "dry-run", "off", "--reason", "now do it", "--yes")
-		w.command(t, "wait", "--for", "satisfied", "cluster/"+change.cluster)
-		w.command(t, "wait", "--for", "idle")
+		w.settled(t, change.cluster, change.wants)
 		got, _ := w.done(t, before)
 		// A machine that is bought is also joined once it exists; the plan speaks of the purchase.
 		got = slices.DeleteFunc(got, func(a string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"go.uber.org/goleak"
 
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/simcluster"
 )
 
@@ -23,6 +26,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs a cluster and returns a real client of it.
 func start(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	_, c := run(t)
+	return c
+}
+
+func run(t *testing.T) (*kubesim.Store, kubernetes.Interface) {
 	t.Helper()
 	c, err := simcluster.New(simcluster.Config{ID: "red", Log: slog.New(slog.DiscardHandler), PodStart: time.Millisecond})
 	if err != nil {
@@ -41,7 +50,7 @@ func start(t *testing.T) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return c.Store(), client
 }
 
 func addNode(t *testing.T, c kubernetes.Interface, name, cpu string, labels map[string]string, taints ...corev1.Taint) {
@@ -158,6 +167,60 @@ func TestNodeLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPods(t, c, "web", map[string]int{"b": 3})
+}
+
+// A Pod that is bound to a Node in the moment in which the Node goes does not stay behind, whichever the kubelets see first.
+func TestNoPodStaysOnANodeThatIsGone(t *testing.T) {
+	store, c := run(t)
+	for i := range 100 {
+		node, name := fmt.Sprint("n", i), fmt.Sprint("p", i)
+		addNode(t, c, node, "4", nil)
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": "late"}}, Spec: corev1.PodSpec{
+			SchedulingGates: []corev1.PodSchedulingGate{{Name: "by-hand"}}, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
+		if _, err := c.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := store.Update(kubesim.Pods, "default", name, kubesim.Whole, func(o *kubesim.Object) error {
+				unstructured.RemoveNestedField(o.Object, "spec", "schedulingGates")
+				return unstructured.SetNestedField(o.Object, node, "spec", "nodeName")
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			if _, err := store.Delete(kubesim.Nodes, "", node, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+	}
+	wantPods(t, c, "late", map[string]int{})
+}
+
+// A Pod of the name of one that is gone says why it waits, too.
+func TestASecondPodOfANameSaysWhyItWaits(t *testing.T) {
+	c := start(t)
+	for range 20 {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
+		made, err := c.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for tries := 0; len(made.Status.Conditions) == 0; tries++ {
+			if tries == 500 {
+				t.Fatal("the Pod never says why it waits")
+			}
+			time.Sleep(10 * time.Millisecond)
+			if made, err = c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Where a Pod may run at all is decided by the rules of a real scheduler.

@@ -87,7 +87,7 @@ func (s *scheduler) spreads(n *corev1.Node, p *corev1.Pod) bool {
 		}
 		counts, _ := s.peers(p.Namespace, selector, c.TopologyKey)
 		lowest := -1
-		for _, other := range s.nodes.byKey {
+		for _, other := range s.byNode {
 			if d, ok := other.Labels[c.TopologyKey]; ok && ready(other) && !other.Spec.Unschedulable && (lowest < 0 || counts[d] < lowest) {
 				lowest = counts[d]
 			}
@@ -101,13 +101,9 @@ func (s *scheduler) spreads(n *corev1.Node, p *corev1.Pod) bool {
 
 // peers counts bound Pods that a selector matches, by domain.
 func (s *scheduler) peers(namespace string, selector labels.Selector, topologyKey string) (counts map[string]int, any bool) {
-	nodes := map[string]*corev1.Node{}
-	for _, n := range s.nodes.byKey {
-		nodes[n.Name] = n
-	}
 	counts = map[string]int{}
-	for _, p := range s.pods.byKey {
-		n := nodes[p.Spec.NodeName]
+	for _, p := range s.all {
+		n := s.byNode[p.Spec.NodeName]
 		if n == nil || p.Namespace != namespace || p.DeletionTimestamp != nil || !selector.Matches(labels.Set(p.Labels)) {
 			continue
 		}

@@ -2,6 +2,7 @@ package simcluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 
 // endMax shortens long graceful ends: a simulated container has nothing to finish.
 const endMax = time.Second
+
+// errReplaced ends a write to an object that is no longer the one that was read.
+var errReplaced = errors.New("another object of that name took its place")
 
 // kubelets run Pods, make Nodes Ready and collect the Pods of Nodes that are gone.
 type kubelets struct {
@@ -60,21 +64,27 @@ func (k *kubelets) podChanged(_ string, old, now *corev1.Pod) {
 			grace = min(grace, time.Duration(*g)*time.Second)
 		}
 		k.after(grace, func() { k.drop(now) })
-	case now.Status.Phase == corev1.PodPending && (old == nil || old.Spec.NodeName == ""):
-		k.after(k.cfg.PodStart, func() { k.start(now) })
+	case old == nil || old.UID != now.UID || old.Spec.NodeName == "":
+		// It may be bound to a Node whose deletion was seen before the binding. The Pod goes with it then.
+		if _, err := k.store.Get(kubesim.Nodes, "", now.Spec.NodeName); err != nil {
+			k.after(0, func() { k.drop(now) })
+		} else if now.Status.Phase == corev1.PodPending {
+			k.after(k.cfg.PodStart, func() { k.start(now) })
+		}
 	}
 }
 
-// drop removes a Pod that has ended, unless another of its name took its place.
+// drop removes a Pod that has ended.
 func (k *kubelets) drop(p *corev1.Pod) {
-	if o, err := k.store.Get(kubesim.Pods, p.Namespace, p.Name); err == nil && o.GetUID() == p.UID {
-		_ = k.store.Remove(kubesim.Pods, p.Namespace, p.Name)
-	}
+	_ = k.store.Remove(kubesim.Pods, p.Namespace, p.Name, p.UID) // gone already is as good
 }
 
 func (k *kubelets) start(p *corev1.Pod) {
 	// A Pod deleted meanwhile needs no start.
 	_, _ = k.store.Update(kubesim.Pods, p.Namespace, p.Name, kubesim.Status, func(o *kubesim.Object) error {
+		if o.GetUID() != p.UID {
+			return errReplaced
+		}
 		if err := unstructured.SetNestedField(o.Object, string(corev1.PodRunning), "status", "phase"); err != nil {
 			return err
 		}

@@ -19,50 +19,44 @@ import (
 // schedulePause gathers a burst of changes into one round.
 const schedulePause = 20 * time.Millisecond
 
-// scheduler binds Pods. One goroutine runs rounds; the caches are fed by others under mu.
+// scheduler binds Pods. One goroutine runs its rounds.
 type scheduler struct {
 	store *kubesim.Store
-	wake  chan struct{}
+	pods  view[corev1.Pod]
+	nodes view[corev1.Node]
 
-	mu       sync.Mutex
-	pods     cache[corev1.Pod]
-	nodes    cache[corev1.Node]
-	free     map[string]resources // by node name: allocatable minus bound Pods
-	reported map[string]string    // by Pod key: the last reason written
+	// The picture of one round.
+	byNode map[string]*corev1.Node
+	all    []*corev1.Pod
+	free   map[string]resources // by node name: allocatable minus bound Pods
 }
 
 type resources map[corev1.ResourceName]int64 // milli-units
 
 func (c *Cluster) runScheduler(ctx context.Context) {
-	s := &scheduler{store: c.store, wake: make(chan struct{}, 1), reported: map[string]string{}}
-	s.pods = cache[corev1.Pod]{byKey: map[string]*corev1.Pod{}, changed: func(string, *corev1.Pod, *corev1.Pod) { s.poke() }}
-	s.nodes = cache[corev1.Node]{byKey: map[string]*corev1.Node{}, changed: func(string, *corev1.Node, *corev1.Node) { s.poke() }}
-	locked := func(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
+	s := &scheduler{
+		store: c.store,
+		pods:  view[corev1.Pod]{store: c.store, gvr: kubesim.Pods}, nodes: view[corev1.Node]{store: c.store, gvr: kubesim.Nodes},
+	}
+	wake := make(chan struct{}, 1)
 	var feeds sync.WaitGroup
-	feeds.Go(func() { follow(ctx, c.store, kubesim.Pods, &s.pods, locked) })
-	feeds.Go(func() { follow(ctx, c.store, kubesim.Nodes, &s.nodes, locked) })
+	feeds.Go(func() { pokes(ctx, c.store, kubesim.Pods, wake) })
+	feeds.Go(func() { pokes(ctx, c.store, kubesim.Nodes, wake) })
 	defer feeds.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wake:
+		case <-wake:
 		}
 		select { // let a burst arrive
 		case <-ctx.Done():
 			return
 		case <-time.After(schedulePause):
 		}
-		for _, b := range s.round() {
-			s.write(b)
+		for _, v := range s.round() {
+			s.write(v)
 		}
-	}
-}
-
-func (s *scheduler) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -73,42 +67,51 @@ type verdict struct {
 	why  string
 }
 
-// round places every pending Pod it can, highest priority first, and remembers what it used.
+// round places every pending Pod it can, highest priority first.
 func (s *scheduler) round() []verdict {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.count()
+	s.look()
 	var out []verdict
-	for _, p := range s.pending() {
+	for _, i := range s.pending() {
+		p := s.all[i]
 		node, why := s.place(p)
 		if node == nil {
-			if s.reported[key(p)] != why {
-				s.reported[key(p)] = why
+			if reported(p) != why {
 				out = append(out, verdict{pod: p, why: why})
 			}
 			continue
 		}
-		delete(s.reported, key(p))
 		s.take(node.Name, p)
 		bound := p.DeepCopy() // later Pods of this round see it there
 		bound.Spec.NodeName = node.Name
-		s.pods.byKey[key(p)] = bound
+		s.all[i] = bound
 		out = append(out, verdict{pod: p, node: node.Name})
 	}
 	return out
 }
 
-// key is the store's name of an object, as follow builds it.
-func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
-
-func (s *scheduler) pending() []*corev1.Pod {
-	var out []*corev1.Pod
-	for _, p := range s.pods.byKey {
-		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 {
-			out = append(out, p)
+// reported is the reason that a Pod shows.
+func reported(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
 		}
 	}
-	slices.SortFunc(out, func(a, b *corev1.Pod) int {
+	return ""
+}
+
+// key is the store's name of an object.
+func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// pending lists the places of Pods that wait.
+func (s *scheduler) pending() []int {
+	var out []int
+	for i, p := range s.all {
+		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(i, j int) int {
+		a, b := s.all[i], s.all[j]
 		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b)))
 	})
 	return out
@@ -121,17 +124,18 @@ func priority(p *corev1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// count sums what bound Pods use.
-func (s *scheduler) count() {
-	s.free = map[string]resources{}
-	for _, n := range s.nodes.byKey {
+// look reads Pods and Nodes, and sums what bound Pods use.
+func (s *scheduler) look() {
+	s.all, s.byNode, s.free = s.pods.read(), map[string]*corev1.Node{}, map[string]resources{}
+	for _, n := range s.nodes.read() {
+		s.byNode[n.Name] = n
 		free := resources{}
 		for r, q := range n.Status.Allocatable {
 			free[r] = q.MilliValue()
 		}
 		s.free[n.Name] = free
 	}
-	for _, p := range s.pods.byKey {
+	for _, p := range s.all {
 		if p.Spec.NodeName != "" && !ended(p) {
 			s.take(p.Spec.NodeName, p)
 		}
@@ -165,7 +169,7 @@ func (s *scheduler) place(p *corev1.Pod) (*corev1.Node, string) {
 	want := requests(p)
 	var best *corev1.Node
 	lost := map[string]int{}
-	for _, n := range s.nodes.byKey {
+	for _, n := range s.byNode {
 		if why := s.refuses(n, p, want); why != "" {
 			lost[why]++
 			continue
@@ -177,7 +181,7 @@ func (s *scheduler) place(p *corev1.Pod) (*corev1.Node, string) {
 	if best != nil {
 		return best, ""
 	}
-	return nil, explain(len(s.nodes.byKey), lost)
+	return nil, explain(len(s.byNode), lost)
 }
 
 func (s *scheduler) tighter(a, b *corev1.Node) bool {
@@ -204,8 +208,11 @@ func (s *scheduler) write(v verdict) {
 	if v.node == "" {
 		status, reason = "False", corev1.PodReasonUnschedulable
 	}
-	// The Pod may be gone by now; then there is nothing to write.
+	// The Pod may be gone or changed by now; then there is nothing to write, and the next round sees it.
 	_, _ = s.store.Update(kubesim.Pods, v.pod.Namespace, v.pod.Name, kubesim.Whole, func(o *kubesim.Object) error {
+		if o.GetUID() != v.pod.UID || boundTo(o) != "" || o.GetDeletionTimestamp() != nil {
+			return errReplaced
+		}
 		if v.node != "" {
 			if err := unstructured.SetNestedField(o.Object, v.node, "spec", "nodeName"); err != nil {
 				return err
@@ -213,6 +220,11 @@ func (s *scheduler) write(v verdict) {
 		}
 		return setCondition(o, corev1.PodScheduled, status, reason, v.why)
 	})
+}
+
+func boundTo(pod *kubesim.Object) string {
+	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+	return node
 }
 
 // setCondition writes one condition of an object's status. The transition time moves only when the status does.

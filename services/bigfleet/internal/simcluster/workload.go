@@ -23,37 +23,30 @@ var Deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Reso
 
 const workloadPause = 20 * time.Millisecond
 
-// workloads keeps each Deployment's Pods in number. It owns Pods directly: a rollout is not what is simulated here.
+// workloads keeps each Deployment's Pods in number. It owns Pods directly: a rollout is not what is simulated here. One
+// goroutine runs its rounds.
 type workloads struct {
-	store *kubesim.Store
-	wake  chan struct{}
-	next  int // number of the next Pod: names never repeat
-
-	mu          sync.Mutex
-	pods        cache[corev1.Pod]
-	deployments cache[appsv1.Deployment]
+	store       *kubesim.Store
+	next        int // number of the next Pod: names never repeat
+	pods        view[corev1.Pod]
+	deployments view[appsv1.Deployment]
 }
 
 func (c *Cluster) runWorkloads(ctx context.Context) {
-	w := &workloads{store: c.store, wake: make(chan struct{}, 1)}
-	poke := func() {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+	w := &workloads{
+		store: c.store,
+		pods:  view[corev1.Pod]{store: c.store, gvr: kubesim.Pods}, deployments: view[appsv1.Deployment]{store: c.store, gvr: Deployments},
 	}
-	w.pods = cache[corev1.Pod]{byKey: map[string]*corev1.Pod{}, changed: func(string, *corev1.Pod, *corev1.Pod) { poke() }}
-	w.deployments = cache[appsv1.Deployment]{byKey: map[string]*appsv1.Deployment{}, changed: func(string, *appsv1.Deployment, *appsv1.Deployment) { poke() }}
-	locked := func(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
+	wake := make(chan struct{}, 1)
 	var feeds sync.WaitGroup
-	feeds.Go(func() { follow(ctx, c.store, kubesim.Pods, &w.pods, locked) })
-	feeds.Go(func() { follow(ctx, c.store, Deployments, &w.deployments, locked) })
+	feeds.Go(func() { pokes(ctx, c.store, kubesim.Pods, wake) })
+	feeds.Go(func() { pokes(ctx, c.store, Deployments, wake) })
 	defer feeds.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.wake:
+		case <-wake:
 		}
 		select {
 		case <-ctx.Done():
@@ -64,17 +57,15 @@ func (c *Cluster) runWorkloads(ctx context.Context) {
 	}
 }
 
-// round compares and acts on one consistent view; the store's answers arrive as later changes.
+// round compares and acts. Its changes wake the next round.
 func (w *workloads) round() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	byOwner := map[string][]*corev1.Pod{}
-	for _, p := range w.pods.byKey {
+	for _, p := range w.pods.read() {
 		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "Deployment" && p.DeletionTimestamp == nil && !ended(p) {
 			byOwner[string(o.UID)] = append(byOwner[string(o.UID)], p)
 		}
 	}
-	for _, d := range w.deployments.byKey {
+	for _, d := range w.deployments.read() {
 		want := 1
 		if d.Spec.Replicas != nil {
 			want = int(*d.Spec.Replicas)
@@ -107,12 +98,14 @@ func (w *workloads) publishStatus(d *appsv1.Deployment, have []*corev1.Pod, want
 	if err != nil {
 		return // a typed status always converts
 	}
-	if _, err := w.store.Update(Deployments, d.Namespace, d.Name, kubesim.Status, func(o *kubesim.Object) error {
+	// The Deployment may be gone by now.
+	_, _ = w.store.Update(Deployments, d.Namespace, d.Name, kubesim.Status, func(o *kubesim.Object) error {
+		if o.GetUID() != d.UID {
+			return errReplaced
+		}
 		o.Object["status"] = raw
 		return nil
-	}); err == nil {
-		d.Status = status // told now; the watch repeats it
-	}
+	})
 }
 
 func (w *workloads) scale(d *appsv1.Deployment, have []*corev1.Pod, want int) {
@@ -136,11 +129,10 @@ func (w *workloads) scale(d *appsv1.Deployment, have []*corev1.Pod, want int) {
 	})
 	for _, p := range have[:len(have)-want] {
 		_, _ = w.store.Delete(kubesim.Pods, p.Namespace, p.Name, metav1.DeleteOptions{}) // gone already is as good
-		delete(w.pods.byKey, key(p))
 	}
 }
 
-// create makes one Pod of d; false if there is none, and d is not worth another try with this view of it.
+// create makes one Pod of d. False means that another try would fail too.
 func (w *workloads) create(d *appsv1.Deployment) bool {
 	w.next++
 	isController := true
@@ -153,16 +145,6 @@ func (w *workloads) create(d *appsv1.Deployment) bool {
 	if err != nil {
 		return false // a typed Pod always converts
 	}
-	o, err := w.store.Create(kubesim.Pods, &kubesim.Object{Object: raw})
-	if err != nil {
-		return false
-	}
-	// The view may be older than the deletion of d. What was created after it has no owner that could take it along.
-	if owner, err := w.store.Get(Deployments, d.Namespace, d.Name); err != nil || owner.GetUID() != d.UID {
-		_, _ = w.store.Delete(kubesim.Pods, p.Namespace, p.Name, metav1.DeleteOptions{}) // gone already is as good
-		return false
-	}
-	p.UID = o.GetUID()
-	w.pods.byKey[key(p)] = p // counted now; the watch repeats it
-	return true
+	_, err = w.store.Create(kubesim.Pods, &kubesim.Object{Object: raw}) // a Pod of a Deployment that is gone is collected at once
+	return err == nil
 }
