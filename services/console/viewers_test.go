@@ -71,6 +71,22 @@ func TestNeedsByWindow(t *testing.T) {
 	}
 }
 
+// OPS-6.3: the first who looks at needs finds them: the console has read them before, and with its first frame all are there.
+func TestFirstViewerFindsNeeds(t *testing.T) {
+	shard := &shardStub{name: "red"}
+	shard.cycle.Store(1)
+	base, _, _ := serveConsole(t, shard)
+	eventually(t, "the needs are read with nobody looking", func() bool { return shard.inspects.Load() > 0 })
+	eventually(t, "the first frame of a viewer has all rows", func() bool { // what was asked for may be on its way still
+		stream, err := consoleClient(base).WatchNeeds(t.Context(), connect.NewRequest(&pb.WatchNeedsRequest{Window: &pb.NeedWindow{Limit: 9}}))
+		if err != nil || !stream.Receive() {
+			t.Fatal(err, stream.Err())
+		}
+		defer func() { _ = stream.Close() }()
+		return stream.Msg().GetSnapshotComplete() && len(stream.Msg().GetUpserts()) == 3
+	})
+}
+
 // OPS-6.3: 200 viewers that come and go leave nothing behind: no stream of the shard, no viewer that counts, no goroutine.
 func TestViewersComeAndGo(t *testing.T) {
 	shard := &shardStub{name: "red"}

@@ -59,7 +59,7 @@ type State struct {
 	Records []*pb.DecisionRecord // newest last
 	started []time.Time          // of actions, within rateOver
 	kinds   []pb.ActionKind      // of them
-	Needs   *Needs               // nil while nobody looks
+	Needs   *Needs               // nil until they were read once
 }
 
 // Needs is one reading of a shard's needs, in precedence order.
@@ -201,9 +201,9 @@ func (st State) PerMinute(into map[string]float64) {
 	}
 }
 
-// readNeeds reads the needs after each cycle while somebody looks at them.
+// readNeeds reads the needs after each cycle while somebody looks at them, and else every ten seconds: the first who looks finds them.
 func (s *Shard) readNeeds(ctx context.Context) {
-	wait := needsEvery
+	wait := time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -212,10 +212,7 @@ func (s *Shard) readNeeds(ctx context.Context) {
 		}
 		wait = needsEvery
 		st := s.snapshot()
-		if s.set.watching.Load() == 0 {
-			if st.Needs != nil {
-				s.change(func(st *State) { st.Needs = nil })
-			}
+		if st.Status == nil || s.set.watching.Load() == 0 && st.Needs != nil && time.Since(st.Needs.At) < needsLatest {
 			wait = needsEvery / 4 // the first who looks should not wait
 			continue
 		}
