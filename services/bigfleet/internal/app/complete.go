@@ -30,7 +30,7 @@ func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 		if len(args) > 0 || a.Check() != nil {
 			return nil, quiet
 		}
-		ctx, cancel := completing(c)
+		ctx, cancel := Completing(c)
 		defer cancel()
 		var out []string
 		for kind, prefix := range prefixes {

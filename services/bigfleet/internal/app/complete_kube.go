@@ -75,7 +75,7 @@ func (a *App) CompleteTeams(label *string) cobra.CompletionFunc {
 		if a.Check() != nil {
 			return nil, quiet
 		}
-		ctx, cancel := completing(c)
+		ctx, cancel := Completing(c)
 		defer cancel()
 		var out []string
 		for _, ns := range a.objects(ctx, "namespace", "") {
@@ -88,8 +88,8 @@ func (a *App) CompleteTeams(label *string) cobra.CompletionFunc {
 	}
 }
 
-// completing bounds a completion.
-func completing(c *cobra.Command) (context.Context, context.CancelFunc) {
+// Completing bounds what a completion may ask for.
+func Completing(c *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := c.Context()
 	if ctx == nil {
 		ctx = context.Background()

@@ -258,7 +258,7 @@ func TestPlan(t *testing.T) {
 	if p := s.plan.GetMachines()[0].GetPrice(); p.GetInstanceType() != "m6i.large" || p.GetZone() != "eu-1a" || p.GetFactor() != 2 {
 		t.Errorf("price edit: %v", p)
 	}
-	for _, want := range []string{"+ provision  m-9  cluster red  phase1.speculative", "- delete     m-3  phase3.release", "$1.00/h -> $2.00/h"} {
+	for _, want := range []string{"+ provision  m-9  cluster red  It would be bought for cluster red.", "- delete     m-3  It was idle for longer than its hold time, so it is returned to its provider.", "$1.00/h -> $2.00/h"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("plan lacks %q:\n%s", want, out)
 		}

@@ -18,7 +18,7 @@ import (
 func TestEveryValueCompletes(t *testing.T) {
 	numbers := []string{"int", "int32", "int64", "uint64", "float64", "duration", "durationSlice", "stringToInt"}
 	words := []string{ // free text, times and addresses
-		"reason", "add-demand", "scale", "price", "stock-out", "policy", "since", "from", "to", "at", "diff", "sort", "selector", "region", "partition-key", "address", "team-label",
+		"reason", "add-demand", "scale", "price", "stock-out", "policy", "since", "from", "to", "at", "diff", "selector", "region", "partition-key", "address", "team-label",
 		"as", "node-id", "raft-advertise", "table", "id", "secret", "authority", "contexts", "console", "module", "sdk-version", "profile", "only", "blob", "start", "stop", "kill", "lose-store", "ready",
 		"control-addr", "control-listen", "coordinator-listen", "coordinator-id", "coordinator-metrics-addr", "demo-listen", "provider-listen", "raft-bind", "shard-id", "shard-listen",
 		"shard-metrics-addr",

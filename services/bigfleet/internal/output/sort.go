@@ -16,11 +16,7 @@ func (l *List) Sort(by string) error {
 		return strings.EqualFold(strings.ReplaceAll(c.Head, " ", "-"), strings.ReplaceAll(name, " ", "-"))
 	})
 	if at < 0 {
-		var heads []string
-		for _, c := range l.Columns {
-			heads = append(heads, strings.ToLower(strings.ReplaceAll(c.Head, " ", "-")))
-		}
-		return fmt.Errorf("there is no column %q: use one of %s", name, strings.Join(heads, ", "))
+		return fmt.Errorf("there is no column %q: use one of %s", name, strings.Join(l.SortNames(), ", "))
 	}
 	order := make([]int, len(l.Rows))
 	for i := range order {
@@ -79,4 +75,13 @@ func compareCells(a, b string) int {
 func number(cell string) (float64, bool) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(cell, "$"), "/h"), "%"), 64)
 	return v, err == nil
+}
+
+// SortNames are the columns as Sort takes them.
+func (l *List) SortNames() []string {
+	var out []string
+	for _, c := range l.Columns {
+		out = append(out, strings.ToLower(strings.ReplaceAll(c.Head, " ", "-")))
+	}
+	return out
 }

@@ -168,6 +168,12 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	f.bind(c.Flags(), func(string) bool { return true })
+	_ = c.RegisterFlagCompletionFunc("sort", completeSort(a, &f, func(args []string) (kind, error) {
+		if len(args) == 0 {
+			return kind{}, exit.Usagef("the kind is missing")
+		}
+		return find(args[0], names)
+	}))
 	_ = c.RegisterFlagCompletionFunc("team", a.CompleteTeams(&f.label)) // fails only for an unknown flag
 	return a.Watchable(c)
 }
@@ -252,7 +258,29 @@ func NewList(a *app.App, group, use, kindName string) *cobra.Command {
 	})
 	c.ValidArgsFunction = a.Complete(map[string]string{k.singular(): ""})
 	f.bind(c.Flags(), func(flag string) bool { return slices.Contains(k.takes, flag) })
+	_ = c.RegisterFlagCompletionFunc("sort", completeSort(a, &f, func([]string) (kind, error) { return k, nil })) // fails only for an unknown flag
 	return c
+}
+
+// completeSort offers the columns of the list, in both directions.
+func completeSort(a *app.App, f *filter, of func(args []string) (kind, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		const quiet = cobra.ShellCompDirectiveNoFileComp
+		k, err := of(args)
+		if err != nil || a.Check() != nil {
+			return nil, quiet
+		}
+		ctx, cancel := app.Completing(c)
+		defer cancel()
+		list, _ := k.list(ctx, a, *f) // no answer in time: no columns
+		var out []string
+		for _, name := range list.SortNames() {
+			if name = strings.Repeat("-", len(typed)-len(strings.TrimPrefix(typed, "-"))) + name; strings.HasPrefix(name, typed) {
+				out = append(out, name)
+			}
+		}
+		return out, quiet
+	}
 }
 
 // NewTop is a verb of its own that lists one kind: `bigfleet pauses` is `bigfleet get pauses`.

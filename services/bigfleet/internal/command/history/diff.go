@@ -81,7 +81,7 @@ func sayDiff(a *app.App, shard string, r *bigfleetv1alpha1.CompareCyclesResponse
 	}
 	say := func(mark string, records []*bigfleetv1alpha1.DecisionRecord) {
 		for _, d := range records {
-			line("%s %-10s %s  cluster %s  %s  %s", mark, output.Enum("ACTION_KIND_", d.GetKind().String()), d.GetMachineId(), output.Dash(d.GetClusterId()), d.GetCause(), Why(d))
+			line("%s %-10s %s  cluster %s  %s", mark, output.Enum("ACTION_KIND_", d.GetKind().String()), d.GetMachineId(), output.Dash(d.GetClusterId()), Why(d))
 		}
 	}
 	say("+", r.GetAdded())

@@ -19,9 +19,9 @@ func Sentence(r *pb.DecisionRecord) string {
 	case pb.RecordType_RECORD_TYPE_STARTED:
 		said = Why(r)
 	case pb.RecordType_RECORD_TYPE_SUPPRESSED:
-		said = "Not done: actions are paused. " + Why(r)
+		said = "Not done: actions are paused. " + Planned(r)
 	case pb.RecordType_RECORD_TYPE_DRY_RUN:
-		said = "Not done: the shard is in dry run. " + Why(r)
+		said = "Not done: the shard is in dry run. " + Planned(r)
 	case pb.RecordType_RECORD_TYPE_ENDED:
 		said = ended(r)
 	case pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE:
@@ -37,6 +37,14 @@ func Sentence(r *pb.DecisionRecord) string {
 		said = strings.TrimSuffix(said, ".") + ", by " + who
 	}
 	return said
+}
+
+// Planned says why an action would be started.
+func Planned(r *pb.DecisionRecord) string {
+	if r.GetCause() == "phase1.speculative" {
+		return "It would be bought for " + needOf(r) + at(r) + "."
+	}
+	return Why(r)
 }
 
 // Why says why an action was decided.

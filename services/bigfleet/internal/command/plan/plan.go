@@ -17,6 +17,7 @@ import (
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -327,11 +328,9 @@ func action(r *bigfleetv1alpha1.DecisionRecord) string {
 	if r.GetClusterId() != "" {
 		parts = append(parts, "cluster "+r.GetClusterId())
 	}
-	if r.GetCause() != "" {
-		parts = append(parts, r.GetCause())
-	}
 	if r.GetPricePerHour() != 0 {
 		parts = append(parts, output.Dollars(r.GetPricePerHour()))
 	}
+	parts = append(parts, history.Planned(r))
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "  ")
 }
