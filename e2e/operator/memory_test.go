@@ -3,11 +3,13 @@ package operator
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -27,25 +29,11 @@ import (
 // one would take minutes to fill, and the operator cannot tell the difference.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	requests, limit := 25_000, int64(200e6)
-	if text := os.Getenv("BIGFLEET_OPERATOR_REQUESTS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("BIGFLEET_OPERATOR_REQUESTS=%q", text)
-		}
-		if requests = n; n > 25_000 {
-			limit = 700e6
-		}
+	requests, limit := cannedRequests(t), int64(200e6)
+	if requests > 25_000 {
+		limit = 700e6
 	}
-	api := httptest.NewServer(canned(requests))
-	t.Cleanup(api.Close)
-	t.Cleanup(api.CloseClientConnections) // watches are open
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],`+
-		`"users":[{"name":"c","user":{}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, api.URL), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := cannedCluster(t, requests)
 	port, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +60,101 @@ func TestMemory(t *testing.T) {
 	})
 	at := s.count()
 	s.until(t, "a few heartbeats", func(f []frame) bool { return len(f) > at+3 })
+	residentAtMost(t, p, requests, limit)
+}
+
+// Section 18: the pod controller's process stays below 16 KB for each Pod with its request, 400 MB for 25,000, and writes
+// nothing where each Pod has its request (OP-15.5).
+func TestMemoryOfThePodController(t *testing.T) {
+	t.Parallel()
+	requests := cannedRequests(t)
+	port, err := loopback.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	p, err := proc.Start(t.Context(), proc.Config{
+		Name: "podcontroller", Path: proc.BuildT(t, "services/podcontroller/cmd/bigfleet-podcontroller"), LogFile: filepath.Join(t.TempDir(), "podcontroller.log"),
+		Args:  []string{"--kubeconfig", cannedCluster(t, requests), "--no-leader-election", "--count-foreign-nodes", "--metrics-addr", port.Addr()},
+		Ready: proc.HTTP("http://"+port.Addr()+"/readyz", nil), ReadyTimeout: 3 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	seen := map[string]int{}
+	for deadline := time.Now().Add(3 * time.Minute); seen["cr_exists"] < requests; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("of %d Pods these were looked at: %v", requests, seen)
+		}
+		seen = reconciled(t, "http://"+port.Addr()+"/metrics")
+	}
+	for outcome, n := range seen {
+		if outcome != "cr_exists" && n > 0 {
+			t.Errorf("outcomes %v, want only cr_exists", seen)
+		}
+	}
+	residentAtMost(t, p, requests, 16_000*int64(requests))
+}
+
+// cannedRequests is how many Pods and requests a test of memory plays.
+func cannedRequests(t *testing.T) int {
+	text := os.Getenv("BIGFLEET_OPERATOR_REQUESTS")
+	if text == "" {
+		return 25_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("BIGFLEET_OPERATOR_REQUESTS=%q", text)
+	}
+	return n
+}
+
+// cannedCluster starts a canned API server and returns a kubeconfig for it.
+func cannedCluster(t *testing.T, requests int) string {
+	api := httptest.NewServer(canned(requests))
+	t.Cleanup(api.Close)
+	t.Cleanup(api.CloseClientConnections) // watches are open
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],`+
+		`"users":[{"name":"c","user":{}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, api.URL), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// reconciled reads how often the pod controller came to each outcome.
+func reconciled(t *testing.T, address string) map[string]int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, m := range outcomes.FindAllSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			t.Fatalf("%s: %v", m[0], err)
+		}
+		out[string(m[1])] = int(n)
+	}
+	return out
+}
+
+var outcomes = regexp.MustCompile(`(?m)^bigfleet_unschedulable_pod_controller_reconciles_total\{[^}]*outcome="([a-z_]+)"[^}]*\} (\S+)$`)
+
+func residentAtMost(t *testing.T, p *proc.Process, requests int, limit int64) {
+	t.Helper()
 	resident, err := p.ResidentBytes()
 	if err != nil {
 		t.Skip(err) // no figure on this system
@@ -117,8 +200,9 @@ func canned(n int) http.Handler {
 
 var versions = map[string][2]string{
 	"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "configmaps": {"v1", "ConfigMap"}, "daemonsets": {"apps/v1", "DaemonSet"},
-	"poddisruptionbudgets": {"policy/v1", "PodDisruptionBudget"},
-	"capacityrequests":     {"bigfleet.lucy.sh/v1alpha1", "CapacityRequest"}, "upcomingnodes": {"bigfleet.lucy.sh/v1alpha1", "UpcomingNode"},
+	"poddisruptionbudgets": {"policy/v1", "PodDisruptionBudget"}, "persistentvolumeclaims": {"v1", "PersistentVolumeClaim"},
+	"persistentvolumes": {"v1", "PersistentVolume"}, "storageclasses": {"storage.k8s.io/v1", "StorageClass"},
+	"capacityrequests": {"bigfleet.lucy.sh/v1alpha1", "CapacityRequest"}, "upcomingnodes": {"bigfleet.lucy.sh/v1alpha1", "UpcomingNode"},
 	"availablecapacities": {"bigfleet.lucy.sh/v1alpha1", "AvailableCapacity"},
 }
 
@@ -135,6 +219,7 @@ func cannedMeta(i int, name string) metav1.ObjectMeta {
 func cannedPod(i int) any {
 	p := pod("", "", "1", onNode(fmt.Sprintf("node-%d", i/16)))
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	p.Spec.Containers[0].Resources.Requests, p.Spec.Priority = resources("cpu", "1", "memory", fmt.Sprintf("%dGi", 1+i%4)), new(int32(i%2))
 	p.ObjectMeta = cannedMeta(i, fmt.Sprintf("web-%d-5d8f9c7b6-%05d", i%97, i))
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d8f9c7b6", UID: "a", Controller: new(true)}}
 	for k := range 8 {
