@@ -283,6 +283,29 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// OP-7.8, OP-7.17: client certificates of nodes are approved by themselves, and no other certificate is.
+func TestApprovals(t *testing.T) {
+	const approvals = "system:certificates.k8s.io:certificatesigningrequests:"
+	var got []string
+	for doc := range strings.SplitSeq(string(render(t, releases()["operator"])), "\n---\n") {
+		var b rbacv1.ClusterRoleBinding
+		if yaml.Unmarshal([]byte(doc), &b) != nil || b.Kind != "ClusterRoleBinding" || !strings.HasPrefix(b.RoleRef.Name, "system:") {
+			continue
+		}
+		for _, s := range b.Subjects {
+			got = append(got, b.RoleRef.Name+" for "+s.Name)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		approvals + "nodeclient for system:bootstrappers:bigfleet", approvals + "selfnodeclient for system:nodes",
+		"system:node-bootstrapper for system:bootstrappers:bigfleet",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("roles of Kubernetes:\n got %v\nwant %v", got, want)
+	}
+}
+
 // OP-16.2: who views a namespace reads its requests, who edits it writes them; nobody gets the operator's own objects to write.
 func TestRightsOfPeople(t *testing.T) {
 	got := map[string][]string{}
