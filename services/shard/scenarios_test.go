@@ -261,6 +261,36 @@ func TestSlowReaderOfManyRows(t *testing.T) {
 	}
 }
 
+// sized is a need of so many MiB, at most 64.
+func sized(mib, priority int) *pb.CapacityNeed {
+	n := Need("4", int32(priority))
+	value := strings.Repeat("v", 249)
+	for len(n.Requirements) < mib {
+		r := &pb.NodeSelectorRequirement{Key: "k" + strconv.Itoa(len(n.Requirements)), Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN}
+		for i := range 4090 {
+			r.Values = append(r.Values, value[:245]+strconv.Itoa(1000+i))
+		}
+		n.Requirements = append(n.Requirements, r)
+	}
+	return n
+}
+
+// WIRE-4.4, SHARD-32: where the shard's limit is higher, it states that limit, and a roll-up of more than a frame has by default is demand like any other.
+func TestRollupsAbove64MiBWhereTheShardTakesThem(t *testing.T) {
+	const limit = 80 << 20
+	p := NewProvider(slots(3)...).Serve(t)
+	s := start(t, p, func(c *shard.Config) { c.RollupBytesMax = limit })
+	o := Connect(t, s.Addr, "red", AllFeatures...)
+	if got := Await(t, o, "the hello ack", func(m *pb.ShardMessage) (int64, bool) {
+		return m.GetAck().GetMaxRollupBytes(), m.GetAck().GetEcho() == "hello"
+	}); got != limit {
+		t.Errorf("the shard states %d", got)
+	}
+	o.Rollup(sized(34, 1), sized(34, 2))
+	Await(t, o, "68 MiB are accepted", func(m *pb.ShardMessage) (bool, bool) { return true, m.GetAck().GetEcho() == "rollup" })
+	Eventually(t, "a machine serves", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) > 0 })
+}
+
 // Scenarios 9 and 18, SHARD-7.9, 8.1, 10.4: roll-ups of 5 and 15 MiB are accepted, one of 17 MiB is rejected and its stream
 // lives, one of 70 MiB ends its stream and is counted; and bootstrap answers that come behind a roll-up that takes long to
 // decode do not wait for it.
@@ -268,18 +298,6 @@ func TestSizesOfRollups(t *testing.T) {
 	p := NewProvider(slots(3)...).Serve(t)
 	s := start(t, p)
 	o := Connect(t, s.Addr, "red", AllFeatures...)
-	sized := func(mib, priority int) *pb.CapacityNeed {
-		n := Need("4", int32(priority))
-		value := strings.Repeat("v", 249)
-		for len(n.Requirements) < mib {
-			r := &pb.NodeSelectorRequirement{Key: "k" + strconv.Itoa(len(n.Requirements)), Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN}
-			for i := range 4090 {
-				r.Values = append(r.Values, value[:245]+strconv.Itoa(1000+i))
-			}
-			n.Requirements = append(n.Requirements, r)
-		}
-		return n
-	}
 	answer := func(want string, after int) *pb.Acknowledgement {
 		t.Helper()
 		return Await(t, o, want, func(m *pb.ShardMessage) (*pb.Acknowledgement, bool) {

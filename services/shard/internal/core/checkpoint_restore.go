@@ -29,18 +29,58 @@ func (c *Core) Capture() { c.captures = true }
 
 func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
 
+// wantedCheckpoint is a checkpoint that waits until nothing is done in parts: it would have to do the rest at once, and plan with it (SHARD-8.9).
+type wantedCheckpoint struct {
+	asked bool
+	full  bool
+	until int64 // for so long
+}
+
+// checkpointWait is for how long a checkpoint waits at most.
+const checkpointWait = 10 * Second
+
+func (c *Core) askCheckpoint(e CheckpointAsked) {
+	w := &c.wanted
+	if !w.asked {
+		w.asked, w.until = true, c.now+checkpointWait
+	}
+	w.full = w.full || e.Full
+	c.checkpointIfSettled()
+}
+
+// checkpointIfSettled takes the checkpoint that waits, if it need not wait longer. The event of this step did nothing else, so a core made of the snapshot
+// goes on as this one does.
+func (c *Core) checkpointIfSettled() {
+	w := c.wanted
+	switch {
+	case !w.asked:
+	case c.now >= w.until || c.isSettled():
+		c.wanted = wantedCheckpoint{}
+		c.checkpoint(w.full)
+	default:
+		c.timers.add(c.now+Millisecond, timerCheckpoint, "")
+	}
+}
+
+// isSettled reports whether nothing is done in parts.
+func (c *Core) isSettled() bool {
+	return len(c.rollups.staging) == 0 && !c.world.Demand.Sweep(0) && len(c.cycle.large) == 0 && c.ledger.isListed() && !c.pub.cycled &&
+		!slices.ContainsFunc(c.clusters.ordered, func(cl *cluster) bool { return cl.statusLeft > 0 && cl.connected() }) &&
+		!slices.ContainsFunc(c.providers, func(p *provider) bool { return p.sweeping })
+}
+
 // checkpoint hands out the state if it is wanted, and plans again as a core made of it does. What the planner and the
 // publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
-func (c *Core) checkpoint(e CheckpointAsked) {
+func (c *Core) checkpoint(full bool) {
 	c.outages.finishSweeps()
 	c.rollups.finishStaging()
 	c.pub.finishStatuses()
 	c.ledger.listShort()
 	c.pub.notBefore = 0
-	c.cycle.next = false
+	c.cycle.next, c.cycle.large = false, nil
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
-	if e.Full || c.captures {
+	if full || c.captures {
 		taken.State, c.captures = c.freeze(), false
 	}
 	c.emit(taken)

@@ -40,6 +40,7 @@ type Core struct {
 	steps    int64
 	armed    int64 // last WakeAt; 0: none
 	captures bool  // at the next checkpoint
+	wanted   wantedCheckpoint
 }
 
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.
@@ -120,10 +121,12 @@ func (c *Core) handle(e Event) {
 	case Stopping:
 		c.stop()
 	case CheckpointAsked:
-		c.checkpoint(e)
+		c.askCheckpoint(e)
 	case PlanDiffered:
 		c.plans.planDiffered(e)
-	case Tick, Started:
+	case Tick:
+		c.checkpointIfSettled()
+	case Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))
 	}
@@ -311,7 +314,9 @@ func (c *Core) runTimers() {
 		case timerStage:
 			c.rollups.stagePart()
 		case timerListShort:
-			c.ledger.listShortPart()
+			if c.ledger.listShortPart(listRowsPart) {
+				c.timers.add(c.now+1, timerListShort, "")
+			}
 			c.pub.notBefore = c.now + 1
 		case timerForget:
 			c.sessions.forgetCluster(t)
@@ -327,8 +332,8 @@ func (c *Core) runTimers() {
 			if t.Subject == restOfHints && !c.frozen() {
 				c.pub.hintsDue()
 			}
-		case timerSpacing, timerList, timerPublish:
-			// settle looks at these whenever anything happens
+		case timerSpacing, timerList, timerPublish, timerCheckpoint:
+			// Step looks at these whenever anything happens
 		}
 	}
 }

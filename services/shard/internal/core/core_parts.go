@@ -56,15 +56,15 @@ type needLedger struct {
 	lost       map[string]int64      // last loss of a machine, by cluster
 	since      int64                 // when the row became short that has been so for longest; 0: none is
 	shortfalls map[string]*shortfall
-	order      []*shortfall   // as reported
-	reasons    [8]int         // short rows of the last plan, by engine.UnmetReason
-	summed     []*shortSum    // that shortfalls and reasons are the sums of
-	restored   bool           // shortfalls are those of a snapshot, and no plan has summed them
-	unlisted   *engine.Result // the last plan, if its short rows are not listed yet
-	unsummed   *engine.Result // the last plan, if they are not summed yet
-	allAtOnce  bool           // a checkpoint does not say what is not listed yet
-	oldest     string         // the three oldest, as last logged
-	unplaced   int            // rows that are stuck (ENG-11.11), of the last plan
+	order      []*shortfall // as reported
+	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
+	summed     []*shortSum  // that shortfalls and reasons are the sums of
+	restored   bool         // shortfalls are those of a snapshot, and no plan has summed them
+	listing    *listing     // of the last plan, if its short rows are not all listed yet
+	summing    *summing     // of the last plan, if they are not all summed yet
+	allAtOnce  bool         // a checkpoint does not say what is not listed yet
+	oldest     string       // the three oldest, as last logged
+	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }
 
 // merger merges what providers say of machines into the inventory.

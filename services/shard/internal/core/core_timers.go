@@ -29,6 +29,7 @@ const (
 	timerForget      // a cluster has been away for long; subject: cluster
 	timerStage       // large roll-ups are taken in part by part
 	timerListShort   // the short rows of the last plan are listed
+	timerCheckpoint  // a checkpoint waits
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.

@@ -54,7 +54,8 @@ func (c *needLedger) plan(r *engine.Result) {
 	}
 	c.markUnplaced()
 	c.observeVictims(r)
-	if c.unlisted = r; c.allAtOnce || c.rowsToList(r) <= demand.PartRows {
+	c.listing = &listing{r: r, unmet: make(map[string]*shortRows, len(c.unmet))}
+	if c.allAtOnce || c.rowsToList(r) <= demand.PartRows {
 		c.listShort()
 		return
 	}

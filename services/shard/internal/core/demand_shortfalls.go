@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,53 +38,104 @@ func (c *needLedger) rowsToList(r *engine.Result) (n int) {
 }
 
 // listShort does what a plan leaves of this: it keeps since when each row is short, and sums shortfalls by fingerprint, as otherwise
-// siblings hide each other. When many rows are new, each of the two is a step of its own (SHARD-8.9), and what readers see waits.
+// siblings hide each other. When many rows are new, it is done in parts, each a step of its own (SHARD-8.9), and what readers see waits.
 func (c *needLedger) listShort() {
-	c.listRows()
-	c.sumRows()
+	for c.listShortPart(math.MaxInt) {
+	}
 }
 
-// listShortPart does one of the two.
-func (c *needLedger) listShortPart() {
-	if c.unlisted == nil {
-		c.sumRows()
-		return
+// isListed reports whether nothing of this is left to do.
+func (c *needLedger) isListed() bool { return c.listing == nil && c.summing == nil }
+
+// listRowsPart is how many rows a part lists.
+const listRowsPart = 8 * demand.PartRows
+
+// listShortPart does one part, and reports whether some are left.
+func (c *needLedger) listShortPart(rows int) (more bool) {
+	switch {
+	case c.listing != nil:
+		if c.listing.part(c, rows) {
+			c.unmet, c.since, c.summing = c.listing.unmet, c.listing.since, &summing{r: c.listing.r}
+			c.listing = nil
+		}
+	case c.summing != nil:
+		if c.sumShortfalls(c.summing) {
+			c.summing = nil
+			c.logOldest()
+		}
 	}
-	c.listRows()
-	c.timers.add(c.now+1, timerListShort, "")
+	return !c.isListed()
 }
 
-func (c *needLedger) listRows() {
-	r := c.unlisted
-	if r == nil {
-		return
-	}
-	c.unlisted, c.unsummed = nil, r
-	unmet := make(map[string]*shortRows, len(c.unmet))
-	c.since = 0
-	for _, b := range r.Blocks {
+// listing lists the short rows of a plan.
+type listing struct {
+	r     *engine.Result
+	unmet map[string]*shortRows
+	since int64 // of the oldest
+	block int   // the next one
+
+	list   *shortRows              // of that block, if it is begun,
+	row    int                     // its next row,
+	before []shortRow              // what is left of the list before,
+	moved  map[demand.RowKey]int64 // and that, once rows come in another order than before
+}
+
+// part lists at most so many rows of blocks that are new, and reports whether all are listed.
+func (x *listing) part(c *needLedger, rows int) bool {
+	for ; x.block < len(x.r.Blocks); x.block++ {
+		b := x.r.Blocks[x.block]
 		if len(b.Missing) == 0 {
 			continue
 		}
-		old := c.unmet[b.Cluster]
-		if old == nil || old.of != b {
-			old = c.shortIn(b, old)
+		list := c.unmet[b.Cluster]
+		if list == nil || list.of != b {
+			end := min(len(b.Verdicts), x.row+min(rows, len(b.Verdicts)))
+			rows -= end - x.row
+			if x.shortIn(c, b, end); end < len(b.Verdicts) {
+				return false
+			}
+			list = x.list
+			x.list, x.row, x.before, x.moved = nil, 0, nil, nil
 		}
-		unmet[b.Cluster] = old
-		for i := range old.list {
-			if at := old.list[i].since; c.since == 0 || at < c.since {
-				c.since = at
+		x.unmet[b.Cluster] = list
+		for i := range list.list {
+			if at := list.list[i].since; x.since == 0 || at < x.since {
+				x.since = at
 			}
 		}
 	}
-	c.unmet = unmet
+	return true
 }
 
-func (c *needLedger) sumRows() {
-	if r := c.unsummed; r != nil {
-		c.unsummed = nil
-		c.sumShortfalls(r)
-		c.logOldest()
+// shortIn lists the short rows of a new block up to a row.
+func (x *listing) shortIn(c *needLedger, b *engine.Block, end int) {
+	if x.list == nil {
+		x.list = &shortRows{of: b, list: make([]shortRow, 0, len(b.Missing))}
+		if old := c.unmet[b.Cluster]; old != nil {
+			x.before = old.list
+		}
+	}
+	for ; x.row < end; x.row++ {
+		if b.Verdicts[x.row].Status != engine.Short {
+			continue
+		}
+		n := &b.Needs[x.row]
+		row := shortRow{at: int32(x.row), key: n.RowKey()}
+		switch known := false; {
+		case len(x.before) > 0 && x.before[0].key == row.key:
+			row.since, x.before = x.before[0].since, x.before[1:]
+		case len(x.before) > 0 && x.moved == nil:
+			x.moved = make(map[demand.RowKey]int64, len(x.before))
+			for k := range x.before {
+				x.moved[x.before[k].key] = x.before[k].since
+			}
+			fallthrough
+		default:
+			if row.since, known = x.moved[row.key]; !known {
+				row.since = c.leftShortAt(b.Cluster, n)
+			}
+		}
+		x.list.list = append(x.list.list, row)
 	}
 }
 
@@ -98,39 +150,6 @@ func (c *needLedger) observeVictims(r *engine.Result) {
 			c.lostMachine(c.world.Inventory.Cluster(a.Machine))
 		}
 	}
-}
-
-// shortIn lists the short rows of a new block.
-func (c *needLedger) shortIn(b *engine.Block, old *shortRows) *shortRows {
-	out := &shortRows{of: b, list: make([]shortRow, 0, len(b.Missing))}
-	var before []shortRow
-	if old != nil {
-		before = old.list
-	}
-	var moved map[demand.RowKey]int64 // made when the rows come in another order than before
-	for i := range b.Verdicts {
-		if b.Verdicts[i].Status != engine.Short {
-			continue
-		}
-		n := &b.Needs[i]
-		x := shortRow{at: int32(i), key: n.RowKey()}
-		switch known := false; {
-		case len(before) > 0 && before[0].key == x.key:
-			x.since, before = before[0].since, before[1:]
-		case len(before) > 0 && moved == nil:
-			moved = make(map[demand.RowKey]int64, len(before))
-			for k := range before {
-				moved[before[k].key] = before[k].since
-			}
-			fallthrough
-		default:
-			if x.since, known = moved[x.key]; !known {
-				x.since = c.leftShortAt(b.Cluster, n)
-			}
-		}
-		out.list = append(out.list, x)
-	}
-	return out
 }
 
 // add takes in rows of the same form that come after.
@@ -173,28 +192,58 @@ func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
 	return append(list, *x)
 }
 
-// sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
-// turn, which would jump through the memory of all blocks, and looks only at groups of blocks of which one is another now.
-func (c *needLedger) sumShortfalls(r *engine.Result) {
-	if !c.sumGroups(r) && !c.restored {
-		return
+// summing sums what the rows of a plan lack by fingerprint, the members of folded gangs among them: first by groups of blocks, then all of them, then
+// it brings them into the order of a report.
+type summing struct {
+	r     *engine.Result
+	known bool // the groups are summed
+	short map[string]*shortfall
+	order []*shortfall
+}
+
+// sumShortfalls takes the next of these steps, and reports whether it was the last. It goes by cluster and not by turn, which would jump through the memory
+// of all blocks, and looks only at groups of blocks of which one is another now.
+func (c *needLedger) sumShortfalls(x *summing) (done bool) {
+	switch {
+	case !x.known:
+		x.known = true
+		done = !c.sumGroups(x.r) && !c.restored
+		c.restored = false
+	case x.order == nil:
+		c.joinGroups(x)
+	default:
+		c.orderShortfalls(x)
+		done = true
 	}
-	c.restored = false
-	rows := 0
-	for _, s := range c.summed {
-		rows += len(s.forms)
-	}
-	forms, at := make([]formSum, 0, rows), make(map[*demand.Form]int, rows)
+	return done
+}
+
+// joinGroups makes the shortfalls of the sums of all groups.
+func (c *needLedger) joinGroups(x *summing) {
 	c.reasons = [8]int{}
+	var forms []formSum
+	if len(c.summed) == 1 {
+		forms = c.summed[0].forms
+	} else {
+		rows := 0
+		for _, s := range c.summed {
+			rows += len(s.forms)
+		}
+		at := make(map[*demand.Form]int, rows)
+		forms = make([]formSum, 0, rows)
+		for _, s := range c.summed {
+			for i := range s.forms {
+				forms = addForm(forms, at, &s.forms[i])
+			}
+		}
+	}
 	for _, s := range c.summed {
 		for k, n := range s.reasons {
 			c.reasons[k] += n
 		}
-		for i := range s.forms {
-			forms = addForm(forms, at, &s.forms[i])
-		}
 	}
-	short, all, order := make(map[string]*shortfall, len(forms)), make([]shortfall, len(forms)), make([]*shortfall, len(forms))
+	all := make([]shortfall, len(forms))
+	x.short, x.order = make(map[string]*shortfall, len(forms)), make([]*shortfall, len(forms))
 	for i := range forms {
 		s, f := &forms[i], &all[i]
 		*f = shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
@@ -202,19 +251,23 @@ func (c *needLedger) sumShortfalls(r *engine.Result) {
 		if old := c.shortfalls[f.Fingerprint]; old != nil {
 			f.First = old.First
 		}
-		short[f.Fingerprint], order[i] = f, f
+		x.short[f.Fingerprint], x.order[i] = f, f
 	}
-	slices.SortFunc(order, func(a, b *shortfall) int { // of a report (SHARD-26.1)
+}
+
+// orderShortfalls brings the shortfalls into the order of a report (SHARD-26.1), and makes them those that are told.
+func (c *needLedger) orderShortfalls(x *summing) {
+	slices.SortFunc(x.order, func(a, b *shortfall) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	dims := c.world.Space.Dimensions
-	for i, f := range order {
+	for i, f := range x.order {
 		if i < shortfallsMax { // a report names no more
 			f.Residual, f.MinUnit = f.sum.residual.Quantities(dims), f.sum.unit.Quantities(dims)
 		}
 		f.sum = nil
 	}
-	c.shortfalls, c.order = short, order
+	c.shortfalls, c.order = x.short, x.order
 }
 
 // sumGroups brings the sums up to date and tells whether any is another now.

@@ -56,6 +56,7 @@ func (c *rollups) staged(cl *cluster) {
 	}
 	c.pub.notifyUnread(cl)
 	c.cycle.next = true
+	c.cycle.creditsAhead(cl.Name, len(c.world.Demand.Cluster(cl.Name).Needs))
 }
 
 // TakesIn reports whether a roll-up with this content is being taken in: no plan has it yet.

@@ -3,11 +3,13 @@ package core
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -115,6 +117,13 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 		w.run(Minute)
 		var snapshot *Snapshot
 		from := 0
+		w.watch = func(effects []Effect) {
+			for _, e := range effects {
+				if x, is := e.(CheckpointTaken); is {
+					snapshot, from = x.State.Snapshot(), len(w.log)
+				}
+			}
+		}
 		sizes := []int{1, demand.PartRows, demand.PartRows + 1, 2*demand.PartRows + 7}
 		for k := range rapid.IntRange(1, 10).Draw(rt, "steps") {
 			name := names[r.IntN(2)]
@@ -123,15 +132,7 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 				w.step(SessionClosed{Cluster: name, Session: w.sessions[name]})
 				w.connect(name)
 			case 1:
-				w.watch = func(effects []Effect) {
-					for _, e := range effects {
-						if x, is := e.(CheckpointTaken); is {
-							snapshot = x.State.Snapshot()
-						}
-					}
-				}
 				w.step(CheckpointAsked{Full: true})
-				w.watch, from = nil, len(w.log)
 			case 2:
 				w.run(int64(r.IntN(4)))
 			default:
@@ -139,7 +140,7 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 				w.offer(name, fmt.Sprint(k, "/", n), manyNeeds(n, fmt.Sprint(r.IntN(2))))
 			}
 		}
-		w.run(Second)
+		w.run(2 * Second)
 		for _, name := range names {
 			cl := w.c.clusters.get(name)
 			if n := len(w.c.world.Demand.Cluster(name).Needs); cl.staged != nil || cl.queuedRollup != nil || n != cl.Rows {
@@ -160,4 +161,78 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 			rt.FailNow()
 		}
 	})
+}
+
+// SHARD-8.9, 28.3: a checkpoint waits for what is done in parts, and not for ever.
+func TestCheckpointWaitsForLargeRollups(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("large")
+	w.run(Minute)
+	taken := 0
+	w.watch = func(effects []Effect) {
+		for _, e := range effects {
+			if _, is := e.(CheckpointTaken); is {
+				taken++
+			}
+		}
+	}
+	w.offer("large", "1", manyNeeds(2*demand.PartRows, "a"))
+	w.step(CheckpointAsked{})
+	if taken != 0 {
+		t.Error("the rest of a roll-up is taken in at once for a checkpoint")
+	}
+	w.run(Second)
+	if taken != 1 || w.answered("large") != 1 {
+		t.Errorf("%d checkpoints, %d answers", taken, w.answered("large"))
+	}
+	w.offer("large", "2", manyNeeds(2*demand.PartRows, "b"))
+	w.step(CheckpointAsked{})
+	asked := w.mono
+	for k := 3; taken == 1 && w.mono < asked+2*checkpointWait; { // there is always another one on its way
+		w.mono, w.wall = w.mono+Second/4, w.wall+Second/4
+		if w.step(Tick{}); w.c.clusters.get("large").staged == nil {
+			w.offer("large", fmt.Sprint(k), manyNeeds(2*demand.PartRows, fmt.Sprint(k)))
+			k++
+		}
+	}
+	if wait := w.mono - asked; taken != 2 || wait < checkpointWait {
+		t.Errorf("%d checkpoints after %d ms", taken, wait/Millisecond)
+	}
+}
+
+// SHARD-8.9: after a large roll-up is taken in, the plan and the list of what is short come in parts, too: another cluster is answered between any two.
+func TestPlanOfLargeRollupComesInParts(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("large")
+	w.connect("red")
+	w.rollup("red", needs(0, 1))
+	w.run(Minute)
+	planned := func() bool {
+		return slices.ContainsFunc(w.c.cycle.result.Blocks, func(b *engine.Block) bool { return b.Cluster == "large" && len(b.Needs) > 0 })
+	}
+	w.offer("large", "1", manyNeeds(20*demand.PartRows, "a"))
+	shown := func() int {
+		if b := w.c.pub.needs["large"]; b != nil {
+			return len(b.Rows)
+		}
+		return 0
+	}
+	before, after := 0, 0
+	for k := 0; shown() == 0 && k < 1000; k++ {
+		w.mono, w.wall = w.mono+10*Millisecond, w.wall+10*Millisecond
+		n := w.answered("red")
+		if w.offer("red", fmt.Sprint(k), needs(int32(k%2), 1)); w.answered("red") != n+1 {
+			t.Fatalf("step %d: red is not answered", k)
+		}
+		switch {
+		case w.answered("large") == 0:
+		case !planned():
+			before++
+		default:
+			after++
+		}
+	}
+	if shown() != 20*demand.PartRows || before < 4 || after < 5 {
+		t.Errorf("%d rows are shown, after %d steps before the plan and %d after it", shown(), before, after)
+	}
 }

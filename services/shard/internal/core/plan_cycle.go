@@ -3,7 +3,9 @@ package core
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -26,7 +28,7 @@ func (c *planning) maybeCycle() {
 	if !s.wanted || c.frozen() || !c.allListed() {
 		return
 	}
-	if s.next {
+	if s.next || c.creditAhead() {
 		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
@@ -35,6 +37,28 @@ func (c *planning) maybeCycle() {
 		return
 	}
 	c.runCycle()
+}
+
+// creditAhead does a part of what the next plan would do first about a large roll-up, and reports whether it did.
+func (c *planning) creditAhead() bool {
+	s := &c.cycle
+	at := slices.IndexFunc(s.large, func(x largeDemand) bool { return x.part < x.parts })
+	if at < 0 {
+		return false
+	}
+	x := &s.large[at]
+	c.sessions.bringHoldsUpToDate()
+	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)
+	x.part++
+	return true
+}
+
+// creditsAhead notes that a large roll-up is the demand of a cluster now, if a plan is to follow.
+func (s *lastPlan) creditsAhead(cluster string, rows int) {
+	s.large = slices.DeleteFunc(s.large, func(x largeDemand) bool { return x.cluster == cluster })
+	if s.wanted && rows > demand.PartRows {
+		s.large = append(s.large, largeDemand{cluster: cluster, parts: planner.AheadParts(rows)})
+	}
 }
 
 // ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
@@ -56,7 +80,7 @@ func (c *planning) runCycle() {
 			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
 		}
 	}
-	s.pending, s.wanted = [triggers]bool{}, false
+	s.pending, s.wanted, s.large = [triggers]bool{}, false, nil
 	s.N++
 	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false
 

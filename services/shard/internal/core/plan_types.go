@@ -31,6 +31,7 @@ type lastPlan struct {
 	pending   [triggers]bool
 	wanted    bool
 	next      bool           // a large roll-up was taken in by this step: its plan is the next one's
+	large     []largeDemand  // large roll-ups that no plan has yet
 	result    *engine.Result // of the last cycle
 	waiting   [kinds][]decision
 	planned   map[planKey]int64 // when a decision that is still planned first appeared
@@ -58,6 +59,12 @@ type decision struct {
 	reqs        []demand.Requirement
 	blocked     blockedReason // what held it at the last look
 	evict       *eviction     // not of the plan, but of a move
+}
+
+// largeDemand is a cluster with a large roll-up that is credited before the plan, part by part (SHARD-8.9).
+type largeDemand struct {
+	cluster     string
+	part, parts int // next, and how many
 }
 
 // trigger is why a cycle runs (SHARD-6.3).

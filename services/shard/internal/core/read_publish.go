@@ -25,7 +25,7 @@ func (c *publisher) flushPublish() {
 	}
 	if ordered {
 		c.ledger.listShort()
-	} else if c.ledger.unlisted != nil || c.ledger.unsummed != nil || c.now < c.notBefore {
+	} else if !c.ledger.isListed() || c.now < c.notBefore {
 		c.timers.add(c.now+1, timerPublish, "")
 		return
 	}

@@ -15,8 +15,9 @@ type Staging struct {
 	needs   []Need
 	seen    keyIndex
 	merged  int
-	ordered bool
-	added   int // row keys that the demand before does not have, once ordered
+	arrived bool // arrivals are known,
+	ordered bool // and the order
+	added   int  // row keys that the demand before does not have, once arrivals are known
 }
 
 // IsLarge reports whether replacing the demand of a cluster by so many rows takes more than one part.

@@ -77,12 +77,18 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	return did
 }
 
-// Order brings a replacement of which every row is interned into allocation order, and reports whether it was not yet. Rows that are new arrive now.
+// Order takes the next of two steps that bring a replacement of which every row is interned into allocation order, and reports whether one was left. Rows
+// that are new arrive with the first one.
 func (t *Table) Order(cluster string, s *Staging, at int64) bool {
-	if s.ordered {
+	switch {
+	case s.ordered:
 		return false
+	case s.arrived:
+		s.ordered = true
+		sortNeeds(s.needs)
+		return true
 	}
-	s.ordered = true
+	s.arrived = true
 	c := t.clusters[cluster]
 	for i := range s.needs {
 		n := &s.needs[i]
@@ -96,13 +102,13 @@ func (t *Table) Order(cluster string, s *Staging, at int64) bool {
 		}
 		s.added++
 	}
-	sortNeeds(s.needs)
 	return true
 }
 
 // Commit ends a replacement of which every row is interned. What the demand before it used is given back by Sweep if that is much.
 func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity, at int64) Replacement {
-	t.Order(cluster, s, at)
+	for t.Order(cluster, s, at) {
+	}
 	c := t.ensure(cluster)
 	did := Replacement{Merged: s.merged, Added: s.added, Removed: len(c.Needs) - (len(s.needs) - s.added)}
 	needs, byKey, old := s.needs, s.seen, c.byKey

@@ -73,6 +73,13 @@ func (t *Table) releaseClass(id uint32) {
 	t.classVersion++
 }
 
+// RenewClass gives a class another serial: what its machines count for is another now, for a reason that is not in the table.
+func (t *Table) RenewClass(id uint32) {
+	t.serial++
+	t.classes[id].Serial = t.serial
+	t.classVersion++
+}
+
 // Classes is the length of an array indexed by class. Class returns one; a class without machines has Serial 0.
 func (t *Table) Classes() int            { return len(t.classes) }
 func (t *Table) Class(id uint32) *Class  { return &t.classes[id] }

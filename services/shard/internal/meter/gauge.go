@@ -13,24 +13,24 @@ import (
 
 // gauges are set from what the core publishes.
 type gauges struct {
-	inventory, spend, clusterSpend        *prometheus.GaugeVec
-	age, machines, held, breaker, limit   *prometheus.GaugeVec
-	stuck, failed, withheld               *prometheus.GaugeVec
-	foreign, unjoined                     prometheus.Gauge
-	needs, oldest, shortfalls             prometheus.Gauge
-	unmet, aged, demand                   *prometheus.GaugeVec
-	queue, inflight                       *prometheus.GaugeVec
-	paused, dryRun, fenced, epoch         prometheus.Gauge
-	tokens, rollupAge                     *prometheus.GaugeVec
-	silent, gates, sessions, pools        prometheus.Gauge
-	openNeeds, dirty, shares              prometheus.Gauge
-	parked, joinOverdue, joinGuarded      prometheus.Gauge
-	promises, sharing                     *prometheus.GaugeVec
-	unplaced, perChange                   prometheus.Gauge
-	exchangeSaved, reclaimMatches         prometheus.Gauge
-	occProposals, memo                    *prometheus.CounterVec
-	occDisplaced, occExhausted, exchanges prometheus.Counter
-	term, lastReport, disputed            prometheus.Gauge
+	inventory, spend, clusterSpend      *prometheus.GaugeVec
+	age, machines, held, breaker, limit *prometheus.GaugeVec
+	stuck, failed, withheld             *prometheus.GaugeVec
+	foreign, unjoined                   prometheus.Gauge
+	needs, oldest, shortfalls           prometheus.Gauge
+	unmet, aged, demand                 *prometheus.GaugeVec
+	queue, inflight                     *prometheus.GaugeVec
+	paused, dryRun, fenced, epoch       prometheus.Gauge
+	tokens, rollupAge                   *prometheus.GaugeVec
+	silent, gates, sessions, pools      prometheus.Gauge
+	openNeeds, dirty, shares            prometheus.Gauge
+	parked, joinOverdue, joinGuarded    prometheus.Gauge
+	promises, sharing                   *prometheus.GaugeVec
+	unplaced, perChange                 prometheus.Gauge
+	exchangeSaved, reclaimMatches       prometheus.Gauge
+	memo                                *prometheus.CounterVec
+	allocations, displaced, exchanges   prometheus.Counter
+	term, lastReport, disputed          prometheus.Gauge
 }
 
 func (g *gauges) register(m *telemetry.Metrics) {
@@ -83,9 +83,8 @@ func (g *gauges) register(m *telemetry.Metrics) {
 	g.exchangeSaved = m.Gauge("engine_exchange_saved_dollars_per_hour", "Dollars per hour that exchanging purchases saved in the last plan.")
 	g.exchanges = m.Counter("engine_exchange_tries_total", "Purchases that the engine tried to exchange.")
 	g.reclaimMatches = m.Gauge("engine_reclaim_matches_unmet", "Machines reclaimed while fitting a short need of their cluster; must be 0.")
-	g.occProposals = m.CounterVec("phase1_occ_proposals_total", "Allocations of needs; the outcome is always committed.", "outcome")
-	g.occDisplaced = m.Counter("phase1_occ_displacements_total", "Needs that became short when machines were attributed anew.")
-	g.occExhausted = m.Counter("phase1_occ_retries_exhausted_total", "Retries that exceeded their limit; always 0.")
+	g.allocations = m.Counter("engine_allocations_total", "Allocations of needs: attempts to cover one that was short.")
+	g.displaced = m.Counter("engine_displacements_total", "Needs that became short when machines were attributed anew.")
 }
 
 var kinds = [...]core.Kind{engine.Bootstrap, engine.Provision, engine.Preempt, engine.Reclaim, engine.Delete}
@@ -157,8 +156,8 @@ func (t *Meter) engine(c *engine.Counters) {
 // Planned counts what one plan did. Called once per cycle.
 func (t *Meter) Planned(c *engine.Counters) {
 	g := &t.gauges
-	g.occProposals.WithLabelValues("committed").Add(float64(c.Allocations))
-	g.occDisplaced.Add(float64(c.Displaced))
+	g.allocations.Add(float64(c.Allocations))
+	g.displaced.Add(float64(c.Displaced))
 	g.exchanges.Add(float64(c.ExchangeTries))
 	for _, m := range [...]struct {
 		cache     string

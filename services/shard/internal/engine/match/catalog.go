@@ -50,19 +50,18 @@ func New() *Catalog {
 // CatalogMax bounds how many matchers and projections are kept beyond those that the demand can use. Then all are rebuilt.
 const CatalogMax = 4096
 
-// relearnt reports whether a type that a class is of is now one that clusters have learnt of, or no longer one. A type that no machine has changes
-// nothing: what one cluster invents must not make the plans of all full ones.
-func (c *Catalog) relearnt(d *demand.Table) bool {
+// relearn renews the classes of types that clusters have learnt of now and had not, or no longer. A type that no machine has changes nothing: what one
+// cluster invents must not make the plans of all full ones.
+func (c *Catalog) relearn(d *demand.Table) {
 	if c.learnt == d.LearntVersion() {
-		return false
+		return
 	}
 	c.learnt = d.LearntVersion()
 	for id, serial := range c.Serial {
 		if cl := c.Inventory.Class(uint32(id)); serial != 0 && cl.Serial == serial && c.learntOf[id] != d.Learnt(c.Inventory.Shape(cl.Shape).Type) {
-			return true
+			c.Inventory.RenewClass(uint32(id))
 		}
 	}
-	return false
 }
 
 // Begin brings the catalog up to date with the tables. It reports to the inventory which label keys profiles read, which may
@@ -74,10 +73,11 @@ func (c *Catalog) relearnt(d *demand.Table) bool {
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
 func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory
-	if fresh = c.Inventory != inv || c.relearnt(d) || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
+	if fresh = c.Inventory != inv || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
 		*c = *New()
 		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}
+	c.relearn(d)
 	if c.Keys == nil || *c.Keys != d.KeysVersion() {
 		v := d.KeysVersion()
 		c.Keys = &v

@@ -34,6 +34,7 @@ type clusterState struct {
 	sets           setBits  //
 	gone           bool     // not in the demand any more
 	isDirty        bool     //
+	ahead          bool     // in clusters.ahead
 	listed         bool     // in publisher.ready
 	spreads        bool     // of those that are short, some have a hard spread
 	unclaimedStale bool     // of unclaimedAt: more may have been let go since

@@ -20,6 +20,7 @@ type clusters struct {
 	reindexed bool            // states were listed again in this plan
 	dirty     []*clusterState // credited again in this plan
 	stale     []*clusterState // changed in this plan; credited again in the next
+	ahead     []*clusterState // credited since the last plan (credit_ahead.go)
 	total     counted
 
 	handsOver     clusterSet

@@ -7,10 +7,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 )
 
-// prepare looks up what is numbered in the order in which it is first seen, on one goroutine. The rest of what clusters share
-// (frames, the answers of section 8) is looked up as they are credited.
-func (p *planning) prepare() {
-	p.findMatchers()
+// makeRoom makes room for the short Needs of the clusters that are credited: for all of their rows.
+func (p *planning) makeRoom() {
 	rows := 0
 	for _, cl := range p.clusters.dirty {
 		cl.newsAt = rows
@@ -19,8 +17,8 @@ func (p *planning) prepare() {
 	p.pending.news = slices.Grow(p.pending.news[:0], rows)[:rows]
 }
 
-// findMatchers looks up the matchers of all rows, and of what gangs may fold to. Rows are many in a cold plan, and their
-// profiles few.
+// findMatchers looks up the matchers of all rows, and of what gangs may fold to, in the order in which they are first seen, on one goroutine. Rows are many in
+// a cold plan, and their profiles few. The rest of what clusters share (frames, the answers of section 8) is looked up as they are credited.
 func (p *planning) findMatchers() {
 	rows := 0
 	for _, cl := range p.clusters.dirty {
@@ -32,12 +30,15 @@ func (p *planning) findMatchers() {
 	}
 	for _, cl := range p.clusters.dirty {
 		for i := range cl.d.Needs {
-			f := cl.d.Needs[i].Form
-			p.cat.MatcherOf(f)
-			if f.Stripped != f {
-				p.cat.MatcherOf(f.Stripped)
-			}
+			p.findMatcher(cl.d.Needs[i].Form)
 		}
+	}
+}
+
+func (p *planning) findMatcher(f *demand.Form) {
+	p.cat.MatcherOf(f)
+	if f.Stripped != f {
+		p.cat.MatcherOf(f.Stripped)
 	}
 }
 

@@ -48,8 +48,11 @@ func (f *fleet) change(t source, sh shape, w *engine.World) {
 		f.now += int64(t.IntN(400)) * engine.Second
 	default:
 		c := &f.clusters[t.IntN(len(f.clusters))]
-		switch t.IntN(4) {
+		switch t.IntN(5) {
 		case 0:
+			if len(c.rows) >= 4*sh.rows { // the reference engine takes quadratic time
+				break
+			}
 			row := drawRow(t, sh, c)
 			if chance(t, 25) {
 				row.row.Profile.Requirements = append(slices.Clone(row.row.Profile.Requirements), drawPassing(t, &row.row.Profile)...)
@@ -69,6 +72,12 @@ func (f *fleet) change(t source, sh shape, w *engine.World) {
 		case 3:
 			c.facts.Heard, c.facts.SharingPerMille = chance(t, 80), oneOf[int32](t, 1000, 500, 0)
 			c.facts.JoinFailures = oneOf[int32](t, 0, 1, 3)
+		case 4:
+			if c.rooms = slices.Clone(c.rooms); len(c.rooms) > 0 && chance(t, 60) {
+				c.rooms = c.rooms[1:]
+			} else {
+				c.rooms = append(c.rooms, drawRoom(t))
+			}
 		}
 		c.apply(w, straight)
 	}
@@ -160,6 +169,9 @@ func (f *fleet) goOn(r *rand.Rand, sh shape, w *engine.World, inc *planner.Plann
 	for range changes {
 		f.change(r, sh, w)
 	}
+	if chance(r, 30) {
+		f.creditAhead(r, sh, w, inc)
+	}
 	if chance(r, 3) {
 		f.squeeze(r, sh, w)
 		f.shrink(r, w, 100)
@@ -170,6 +182,24 @@ func (f *fleet) goOn(r *rand.Rand, sh shape, w *engine.World, inc *planner.Plann
 	}
 	in := engine.Input{World: w, Cycle: int64(step), Policy: f.policy}
 	return sameAnswers(w, inc.Plan(in), planner.Plan(in), reference.Plan(in))
+}
+
+// creditAhead credits a cluster before the plan, and now and then changes something meanwhile, or leaves it half done.
+func (f *fleet) creditAhead(r *rand.Rand, sh shape, w *engine.World, inc *planner.Planner) {
+	list := w.Demand.Clusters()
+	if len(list) == 0 {
+		return
+	}
+	name := oneOf(r, list...).Name
+	for part := range planner.AheadParts(len(w.Demand.Cluster(name).Needs)) {
+		if chance(r, 10) {
+			f.change(r, sh, w)
+		}
+		if chance(r, 10) {
+			return
+		}
+		inc.CreditAhead(engine.Input{World: w, Policy: f.policy}, name, part)
+	}
 }
 
 // sameAnswers compares the incremental answer with the others.

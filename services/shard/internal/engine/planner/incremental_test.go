@@ -113,6 +113,33 @@ func TestTypesThatNoMachineHasLeaveTheOthersAlone(t *testing.T) {
 	}
 }
 
+// ENG-3.8, ENG-21.2: nor is one when a cluster states and withdraws what it learnt of a type that machines have.
+func TestTypesThatOneClusterLearnsLeaveTheOthersAlone(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		need green/web cpu=8 unit=cpu:4
+		machine m1 configured=red for=web cpu=4 type=big
+		machine m2 configured=blue for=web cpu=4 type=big
+		machine m3 configured=green for=web cpu=4 type=large
+		machine m4 idle cpu=4 type=large`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for i := range 10 {
+		if i%2 == 0 {
+			s.lines("cluster red room=big:cpu:3900m")
+		} else {
+			s.w.Demand.SetRooms("red", nil)
+		}
+		r, credited, published := replan(t, s, pl, last)
+		if credited > 2 || slices.Contains(published, "blue") { // green buys or is short, and is looked at in each plan
+			t.Errorf("change %d: %d credited again, published %v", i, credited, published)
+		}
+		last = r
+	}
+}
+
 // ENG-21.2: a memo says from when on it is out of date: a Node that never joins makes its cluster dirty at join_timeout, not
 // before, and the clock alone makes no other dirty.
 func TestAMemoKnowsWhenItEnds(t *testing.T) {

@@ -64,14 +64,25 @@ func (pl *Planner) Plan(in engine.Input) *engine.Result {
 
 // begin brings everything that outlives a plan up to date.
 func (p *planning) begin(in engine.Input) {
-	p.w, p.policy = in.World, in.Policy.OrDefault()
-	p.now = p.w.Inventory.Now()
-	p.res = &engine.Result{Now: p.now, Cycle: in.Cycle}
+	p.w = in.World
 	if p.cat == nil {
 		p.cat = cover.NewIndexes()
 	}
 	p.sweep()
-	if p.cat.Begin(p.w) { // matchers and frames are other ones now
+	p.follow(in)
+	p.res = &engine.Result{Now: p.now, Cycle: in.Cycle}
+	p.folding.followFree()
+	p.free.Begin(p.w.Inventory)
+	p.tops.notified = 0
+	p.actions.list, p.actions.orders, p.actions.resumed = p.actions.list[:0], p.actions.orders[:0], false
+	p.tops.begin()
+	p.actions.bought, p.queue.displaced = false, 0
+}
+
+// follow brings up to date what credit reads. It reports whether everything that clusters remember is of no use any more.
+func (p *planning) follow(in engine.Input) (fresh bool) {
+	p.policy, p.now = in.Policy.OrDefault(), p.w.Inventory.Now()
+	if fresh = p.cat.Begin(p.w); fresh { // matchers and frames are other ones now
 		p.clusters.forget()
 		p.pending.list = nil
 	}
@@ -81,12 +92,7 @@ func (p *planning) begin(in engine.Input) {
 	}
 	p.folding.begin(p.w)
 	p.workers.begin()
-	p.folding.followFree()
-	p.free.Begin(p.w.Inventory)
-	p.tops.notified = 0
-	p.actions.list, p.actions.orders, p.actions.resumed = p.actions.list[:0], p.actions.orders[:0], false
-	p.tops.begin()
-	p.actions.bought, p.queue.displaced = false, 0
+	return fresh
 }
 
 // credit finds the clusters whose memory is out of date and credits them again (ENG-21.2).
@@ -96,28 +102,47 @@ func (p *planning) credit() {
 		p.clusters.checkAll()
 		p.publisher.forget()
 	}
+	ahead := p.clusters.creditedAhead()
 	p.clusters.stale = p.clusters.stale[:0]
 	for _, cl := range p.clusters.dirty {
 		p.clusters.marks[cl.at] &^= staleMark
 	}
-	p.prepare()
+	p.findMatchers()
+	p.makeRoom()
 	p.workers.each(p.clusters.dirty, func(cl *clusterState, x *scratch) { // all of it at once, while what there is of a cluster is at hand
-		needs, m, c := normalising{&p.plan, &p.folding, cl, x}, members{&p.plan, cl, x}, crediting{&p.plan, cl, x}
-		needs.clear()
-		cl.f = p.cat.ProjectionOf(cl.d, cl.dims, &x.frames)
-		m.read()
-		needs.findFolds()
-		needs.setUp()
-		m.gather()
-		c.run()
-		p.pending.listShort(cl, x)
+		p.makeNeeds(cl, x)
+		p.creditNeeds(cl, x)
 	})
-	p.clusters.file()
-	p.pending.closeUp()
-	p.pending.merge()
-	p.clusters.endCredit()
+	p.endCredit()
+	p.clusters.dirty = append(p.clusters.dirty, ahead...)
 	p.lastClasses, p.folding.last = p.w.Inventory.ClassVersion(), p.folding.version
 	c := &p.res.Counters
 	c.DirtyClusters, c.CreditMiss, c.CreditHit = len(p.clusters.dirty), len(p.clusters.dirty), len(p.clusters.states)-len(p.clusters.dirty)
 	c.OpenNeeds, c.JoinOverdue, c.JoinGuarded = p.clusters.total.open, p.clusters.total.overdue, p.clusters.total.protected
+}
+
+// makeNeeds makes the Needs of a cluster.
+func (p *planning) makeNeeds(cl *clusterState, x *scratch) {
+	needs, m := normalising{&p.plan, &p.folding, cl, x}, members{&p.plan, cl, x}
+	needs.clear()
+	cl.f = p.cat.ProjectionOf(cl.d, cl.dims, &x.frames)
+	m.read()
+	needs.findFolds()
+	needs.setUp()
+}
+
+// creditNeeds credits the Needs of a cluster with its machines, and lists those that are short.
+func (p *planning) creditNeeds(cl *clusterState, x *scratch) {
+	m, c := members{&p.plan, cl, x}, crediting{&p.plan, cl, x}
+	m.gather()
+	c.run()
+	p.pending.listShort(cl, x)
+}
+
+// endCredit puts what was found out about the dirty clusters where the steps after credit look for it.
+func (p *planning) endCredit() {
+	p.clusters.file()
+	p.pending.closeUp()
+	p.pending.merge()
+	p.clusters.endCredit()
 }

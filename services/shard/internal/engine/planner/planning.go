@@ -61,6 +61,7 @@ type planning struct {
 	publisher  publisher
 
 	orders uint64 // version of Row.Order
+	ahead  ahead  // the credit that was begun before the next plan
 }
 
 // newPlanning hands each step what it uses.

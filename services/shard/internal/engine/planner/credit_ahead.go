@@ -1,0 +1,101 @@
+package planner
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// Crediting a cluster of which all rows are new takes longer than the rest of a plan. It can be done before the plan, a part at a time, so that others are
+// served in between. What it leaves is what the plan would come to; if anything that it read changes meanwhile, the plan credits the cluster again.
+
+// aheadRows is how many rows a part looks up.
+const aheadRows = 16_384
+
+// ahead is a credit that was begun before a plan.
+type ahead struct {
+	cl      *clusterState
+	plan    uint64 // the plan before
+	classes uint64
+	folds   uint64
+	begun   bool // its Needs are made
+}
+
+// AheadParts is in how many parts CreditAhead credits a cluster of so many rows.
+func AheadParts(rows int) int { return (rows+aheadRows-1)/aheadRows + 2 }
+
+// CreditAhead does one part, from 0 on, of crediting a cluster for the next Plan. It changes nothing that the plan says. It does nothing if the next plan
+// has to look at all clusters, or what the parts before it did is no longer right.
+func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
+	p, d := pl.p, in.World.Demand.Cluster(cluster)
+	if p == nil || p.w != in.World || d == nil || !p.clusters.knows(in, d.ID) {
+		return
+	}
+	p.off = pl.off
+	if p.follow(in) {
+		return
+	}
+	p.workers.own.noneOf = 0 // it was asked in the plan before
+	cl := p.clusters.byID[d.ID]
+	switch last := AheadParts(len(d.Needs)) - 1; part {
+	case last - 1:
+		p.beginAhead(cl)
+	case last:
+		p.endAhead(cl)
+	default:
+		rows := d.Needs[min(part*aheadRows, len(d.Needs)):min((part+1)*aheadRows, len(d.Needs))]
+		for i := range rows {
+			p.findMatcher(rows[i].Form)
+		}
+	}
+}
+
+// knows reports whether a cluster was there in the plan before, which the next one goes on from.
+func (cs *clusters) knows(in engine.Input, id symbol.ID) bool {
+	return cs.started && cs.setVersion == in.World.Demand.SetVersion() && cs.lastPolicy == in.Policy.OrDefault() && int(id) < len(cs.byID) && cs.byID[id] != nil &&
+		cs.byID[id].d == in.World.Demand.Cluster(cs.byID[id].d.Name) && !cs.byID[id].gone
+}
+
+// beginAhead makes the Needs of a cluster. What it was credited with is gone then.
+func (p *planning) beginAhead(cl *clusterState) {
+	p.clusters.dirty = append(p.clusters.dirty[:0], cl)
+	p.findMatchers()
+	p.makeNeeds(cl, &p.workers.own)
+	p.clusters.markStale(cl) // until it is credited
+	cl.gathered = 0          // its machines are not in order yet
+	p.ahead = ahead{cl, p.plans, cl.classVersion, cl.foldVersion, true}
+}
+
+// endAhead credits a cluster whose Needs are made.
+func (p *planning) endAhead(cl *clusterState) {
+	a := p.ahead
+	p.ahead = ahead{}
+	_, supply := p.w.Inventory.Members(cl.d.ID)
+	if a != (ahead{cl, p.plans, p.w.Inventory.ClassVersion(), p.folding.version, true}) || cl.demandVersion != cl.d.Version || cl.supplyVersion != supply || cl.policy != p.policy {
+		return
+	}
+	cs := &p.clusters
+	cs.dirty = append(cs.dirty[:0], cl)
+	cs.marks[cl.at] = cs.marks[cl.at]&^staleMark | dirtyMark
+	cl.stale, cl.gathered = false, cl.supplyVersion
+	p.makeRoom()
+	p.creditNeeds(cl, &p.workers.own)
+	p.endCredit()
+	p.pending.dropStale()
+	p.sweep()
+	if !cl.ahead {
+		cl.ahead = true
+		cs.ahead = append(cs.ahead, cl)
+	}
+}
+
+// creditedAhead takes the clusters that were credited before this plan and are still as they were then.
+func (cs *clusters) creditedAhead() (out []*clusterState) {
+	for _, cl := range cs.ahead {
+		cl.ahead = false
+		if !cl.isDirty && !cl.gone {
+			out = append(out, cl)
+		}
+	}
+	cs.ahead = cs.ahead[:0]
+	return out
+}
