@@ -37,3 +37,29 @@ func TestEachPodHasItsOwnKey(t *testing.T) {
 		t.Error("the chart orders Certificates, whose keys are Secrets")
 	}
 }
+
+// OPS-8.4: by default the Pods of several shards mount each other's keys, and who installs such a release is told, and what changes it. One shard has nobody to
+// trust.
+func TestNotesSayWhoSharesKeys(t *testing.T) {
+	const one, csi = "provider: {addr: \"" + cloud + "\"}", "tls: {csi: true, issuerRef: {name: fleet}}"
+	for shard, told := range map[string]bool{one: false, "replicas: 2, " + one: true, "replicas: 2, " + one + ", " + csi: false} {
+		out, err := run(t.Context(), "bigfleet", "shard: {"+shard+"}\n", "install", "eu", ".", "--dry-run=client", "--namespace", "fleet", "--values", "-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, notes, found := strings.Cut(string(out), "\nNOTES:\n")
+		if !found || strings.Contains(notes, "shard.tls.csi=true") != told {
+			t.Errorf("%s: the notes say\n%s", shard, notes)
+		}
+	}
+	text := render(t, Release{Chart: "bigfleet", Name: "eu", Namespace: "fleet", Values: noBoards + "shard: {replicas: 2, " + one + "}\n"})
+	mounted := 0
+	for _, v := range statefulSets(t, text)["shard"].Spec.Template.Spec.Volumes {
+		if v.Projected != nil {
+			mounted = len(v.Projected.Sources)
+		}
+	}
+	if mounted != 2 {
+		t.Errorf("a Pod mounts the keys of %d shards: the notes are wrong", mounted)
+	}
+}

@@ -39,11 +39,11 @@ func collectSeldom() {
 	}
 }
 
-// keepRoom lowers the limit of GOMEMLIMIT by a tenth. The charts set it to nearly all that the container may have; the program's own pages and
+// keepRoom lowers the limit of GOMEMLIMIT by a fifth. The charts set it to nearly all that the container may have; the program's own pages and
 // what arrives while the collector runs come on top.
 func keepRoom() {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit - limit/10)
+		debug.SetMemoryLimit(limit - limit/5)
 	}
 }
 

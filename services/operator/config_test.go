@@ -49,6 +49,16 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// OP-2.2: a time that tokens cannot end with is refused and not rounded.
+func TestBootstrapTTLIsWholeSeconds(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{10 * time.Minute: "", 121 * time.Second: "", 10*time.Minute + time.Millisecond: "whole seconds", 150*time.Second - 1: "whole seconds"} {
+		err := (&Config{ClusterID: "red", ShardAddr: "a:1", BootstrapTTL: ttl}).check()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "--bootstrap-ttl "+ttl.String()+": want "+want) {
+			t.Errorf("--bootstrap-ttl %v: %v, want %q", ttl, err, want)
+		}
+	}
+}
+
 // OP-3.6: what cannot be dialled is said at the start.
 func TestShardAddress(t *testing.T) {
 	for addr, want := range map[string]string{
