@@ -255,7 +255,7 @@ func (c *needLedger) joinGroups(x *summing) {
 	}
 }
 
-// orderShortfalls brings the shortfalls into the order of a report (SHARD-26.1), and makes them those that are told.
+// orderShortfalls brings the shortfalls into the order of a report (SHARD-26.1), and makes them those that readers see.
 func (c *needLedger) orderShortfalls(x *summing) {
 	slices.SortFunc(x.order, func(a, b *shortfall) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
