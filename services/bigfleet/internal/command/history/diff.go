@@ -91,8 +91,16 @@ func sayDiff(a *app.App, shard string, r *bigfleetv1alpha1.CompareCyclesResponse
 		if of == nil {
 			of = n.GetBefore()
 		}
-		line("~ need/%s: %s -> %s", subject.NeedName(of), state(n.GetBefore()), state(n.GetAfter()))
+		from, to := state(n.GetBefore()), state(n.GetAfter())
+		if from == to { // then its size or its machines are what changed
+			from, to = from+with(n.GetBefore()), to+with(n.GetAfter())
+		}
+		line("~ need/%s: %s -> %s", subject.NeedName(of), from, to)
 	}
+}
+
+func with(n *bigfleetv1alpha1.NeedView) string {
+	return " with " + output.Count(int(n.GetClaimedMachineCount()), "machine")
 }
 
 // moment reads a cycle, which is a number, or a time.

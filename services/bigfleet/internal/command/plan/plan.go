@@ -317,7 +317,7 @@ func verdict(n *bigfleetv1alpha1.NeedView) string {
 		return "absent"
 	}
 	out := output.Enum("NEED_STATE_", n.GetStatus().String())
-	if n.GetDetailText() != "" {
+	if d := n.GetDetailText(); d != "" && !strings.EqualFold(strings.TrimSuffix(d, "."), out) {
 		out += " (" + n.GetDetailText() + ")"
 	}
 	return out
@@ -328,7 +328,7 @@ func action(r *bigfleetv1alpha1.DecisionRecord) string {
 	if r.GetClusterId() != "" {
 		parts = append(parts, "cluster "+r.GetClusterId())
 	}
-	if r.GetPricePerHour() != 0 {
+	if r.GetPricePerHour() != 0 && r.GetCause() != "phase1.speculative" { // of a purchase the sentence has the price
 		parts = append(parts, output.Dollars(r.GetPricePerHour()))
 	}
 	parts = append(parts, history.Planned(r))
