@@ -12,22 +12,22 @@ import (
 // perHost how many at most; 0 is no limit (ENG-4.12a).
 // Where it may choose from is said next, by Everywhere or In.
 func (c *Search) Ask(free *FreePool, cluster symbol.ID, k inventory.Pool, unit, rest []int64, many bool, perHost int32) {
-	c.pool, c.domain, c.mask = k, nil, nil
+	c.pool, c.domain = k, nil
 	c.AvoidFor(free, cluster, k, nil)
 	c.unit = append(c.unit[:0], unit...)
 	c.input = append(c.input[:0], rest...)
 	c.whole, c.perHost = many && !slices.Equal(c.unit, c.input), perHost
 }
 
-// Everywhere lets the cover choose from a candidate index, or from those of its supply groups that the mask names. It reports whether there is any.
-func (c *Search) Everywhere(k *Index, mask []uint64) bool {
-	c.mk, c.mask = k, mask
+// Everywhere lets the cover choose from a candidate index. It reports whether there is anything.
+func (c *Search) Everywhere(k *Index) bool {
+	c.mk = k
 	return len(k.groups) > 0
 }
 
 // In lets the cover choose from what one domain has left. It reports whether there is anything.
 func (c *Search) In(x *DomainIndex, t *Domains, d int32) bool {
-	c.mk, c.domain, c.byClass, c.left, c.domainAt = x.mk, &t.Top.Domains[d], t.ByClass, t, d
+	c.mk, c.domain, c.byClass, c.left, c.domainAt = &x.mk, &t.Top.Domains[d], t.ByClass, t, d
 	return len(c.mk.groups) > 0
 }
 
@@ -67,7 +67,7 @@ func (c *Search) NewAllocation() { c.last.fresh = false }
 
 // HasFree reports whether a candidate index has a free machine that holds the unit.
 func (c *Search) HasFree(free *FreePool, k *Index, unit []int64) bool {
-	c.free, c.domain, c.mask, c.avoid, c.Spare = free, nil, nil, c.avoid[:0], c.Spare[:0]
+	c.free, c.domain, c.avoid, c.Spare = free, nil, c.avoid[:0], c.Spare[:0]
 	c.mk = k
 	c.fitUsed()
 	c.mk.open(c.free.Gen)

@@ -8,9 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// opens reports whether a supply group of the candidate index is among those of the Need.
-func (c *Search) opens(s int32) bool { return c.mask == nil || c.mask[s/64]&(1<<(s%64)) != 0 }
-
 // chosen is a group with its cost and its share of the residual.
 type chosen struct {
 	group int32
@@ -25,9 +22,6 @@ func (c *Search) look() (best, end chosen) {
 	for _, s := range c.mk.byCost {
 		if end.group >= 0 && c.mk.costs[s] > end.cost {
 			break // end has the largest share there is
-		}
-		if !c.opens(s) {
-			continue
 		}
 		sup := c.amount(s)
 		share, covers := c.part(sup)
@@ -96,7 +90,7 @@ func (c *Search) cheapestWith(limit int64) int32 {
 		if c.mk.costs[s] > cost {
 			break
 		}
-		if c.mk.least[c.pool][s] > cost || !c.opens(s) || !match.Covers(c.amount(s), c.need) {
+		if c.mk.least[c.pool][s] > cost || !match.Covers(c.amount(s), c.need) {
 			continue
 		}
 		if g := c.front(s); g >= 0 {
@@ -131,5 +125,5 @@ func (c *Search) bulk(g int32, sup []int64) int32 {
 			q = min(q, r/sup[j])
 		}
 	}
-	return int32(min(max(q, 1), int64(c.available(c.mk.groups[c.mk.of[g]], c.mk.tier(g), g))))
+	return int32(min(max(q, 1), int64(c.available(&c.mk.groups[c.mk.of[g]], c.mk.tier(g), g))))
 }

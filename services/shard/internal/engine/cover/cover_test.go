@@ -109,7 +109,7 @@ func (m *market) covers(set int) (covered bool, cost int64) {
 func (m *market) ask(t *testing.T) (set int, covered bool) {
 	var c cover.Search
 	c.Ask(&m.free, m.cluster.ID, inventory.SpeculativePool, m.unit, m.rest, m.inUnits, m.mostEach)
-	if !c.Everywhere(m.cat.For(m.cat.Known(m.form), m.proj, m.form.Interruption)) {
+	if !c.Everywhere(m.cat.Of(m.cat.Known(m.form), m.proj, m.form.Interruption)) {
 		return 0, false
 	}
 	covered = c.Run()

@@ -13,11 +13,9 @@ import (
 
 // supplyGroup is classes with equal supply, in groups of equal effective cost for one interruption bucket, cheapest first. What
 // is not the cheapest of its supply group is never better than what is (ENG-13), so a choice looks at one group per supply group.
-// Indexes that match the same classes of a supply share their supply group.
 //
 // Groups are cut by full supply, not by class: how labels split classes must not change a choice (ENG-6.5).
 type supplyGroup struct {
-	class uint32 // one that has its supply
 	tiers []priceTier
 	slots []Slot // of each group
 	gen   uint32 // of the free pools that head is about
@@ -35,10 +33,9 @@ type Slot struct {
 	N     int32
 }
 
-// fill cuts slots, which are sorted by cost, into groups. cost is by slot.
-func (s *supplyGroup) fill(cost func(class uint32) int64) {
-	s.class = s.slots[0].Class
-	s.tiers = s.tiers[:0]
+// cut cuts slots, which are sorted by cost, into groups. cost is by class.
+func (s *supplyGroup) cut(cost func(class uint32) int64) {
+	s.tiers, s.gen, s.head = s.tiers[:0], 0, [2]int32{}
 	for i, x := range s.slots {
 		k := cost(x.Class)
 		if n := len(s.tiers); n > 0 && s.tiers[n-1].cost == k {
@@ -61,7 +58,7 @@ type Index struct {
 	top   *inventory.Topology //
 	cut   uint64              // as of this version
 
-	groups []*supplyGroup
+	groups []supplyGroup
 	base   []int32    // number of the first group of each supply group; groups are numbered through the candidate index
 	of     []int32    // supply group of each group
 	sup    []int64    // by supply group: supply in the projection
@@ -84,19 +81,20 @@ func (k *Index) supply(s int32) []int64 {
 // index numbers the groups and sorts the supply groups, once these are in place.
 func (k *Index) index() {
 	groups := 0
-	for _, s := range k.groups {
-		groups += len(s.tiers)
+	for i := range k.groups {
+		groups += len(k.groups[i].tiers)
 	}
 	n, dims := len(k.groups), len(k.f.Dims)
 	k.base, k.of = slices.Grow(k.base[:0], n), slices.Grow(k.of[:0], groups)
 	k.sup, k.costs, k.byCost = slices.Grow(k.sup[:0], n*dims), slices.Grow(k.costs[:0], n), slices.Grow(k.byCost[:0], n)
 	k.gen = 0
-	for i, s := range k.groups {
+	for i := range k.groups {
+		s := &k.groups[i]
 		k.base = append(k.base, int32(len(k.of)))
 		for range s.tiers {
 			k.of = append(k.of, int32(i))
 		}
-		k.sup = append(k.sup, k.f.Supply(s.class)...)
+		k.sup = append(k.sup, k.f.Supply(s.slots[0].Class)...)
 		k.costs, k.byCost = append(k.costs, s.tiers[0].cost), append(k.byCost, int32(i))
 	}
 	slices.SortFunc(k.byCost, func(a, b int32) int { return cmp.Compare(k.costs[a], k.costs[b]) })
@@ -115,7 +113,7 @@ func (k *Index) open(gen uint32) {
 
 // raise notes what is left of a supply group.
 func (k *Index) raise(s int32, p inventory.Pool) {
-	sh := k.groups[s]
+	sh := &k.groups[s]
 	if h := int(sh.head[p]); h < len(sh.tiers) {
 		k.least[p][s] = sh.tiers[h].cost
 	} else {

@@ -2,7 +2,6 @@ package cover
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -14,30 +13,13 @@ import (
 // Indexes is all candidate indexes, kept from plan to plan, and what they are made from.
 type Indexes struct {
 	*match.Catalog
-	seen     uint64 // version of the classes, plus 1, that buckets and what follows are about
-	dropped  uint64 // of the catalog
-	buckets  [demand.Pinned + 1]supplyGroups
-	live     []uint32 // classes
-	supplies []uint32 // the supplies that they have, in the order of the first class
-	totals   []int32  // by supply: classes
-	indexes  map[candidateKey]*Index
-	zones    map[zoneKey]*Index
-	stores   [][demand.Pinned + 1]*Index // of all machines, by frame and bucket
-	wholes   []wholeSupplies             // by id of the matcher
-	part     []uint32
-	counts   []int32 // by supply
-	from     []int32
-	order    []uint32
-	grouped  []uint32
-	text     []byte
-}
-
-// wholeSupplies says whether a matcher matches all classes or none of each supply, and of which: by supply groups; nil is all.
-type wholeSupplies struct {
-	m       *match.Matcher
-	version uint64
-	whole   bool
-	mask    []uint64
+	seen    uint64                      // version of the classes, plus 1, that ranks are about
+	dropped uint64                      // of the catalog
+	ranks   [demand.Pinned + 1][]uint32 // by bucket and class: its place by supply and effective cost
+	indexes map[candidateKey]*Index
+	zones   map[zoneKey]*Index
+	slots   []Slot
+	keys    []uint64
 }
 
 // NewIndexes returns an empty set with a catalog of its own.
@@ -55,28 +37,12 @@ func (c *Indexes) Begin(w *engine.World) (fresh bool) {
 		c.dropped = c.Catalog.Dropped
 		clear(c.indexes)
 		clear(c.zones)
-		c.stores = nil
 	}
 	if c.seen != c.Version+1 {
 		c.seen = c.Version + 1
-		c.buckets = [demand.Pinned + 1]supplyGroups{}
-		c.listGroups()
+		clear(c.ranks[:])
 	}
 	return fresh
-}
-
-// supplyGroups is all classes on supply groups, for one interruption bucket.
-type supplyGroups struct {
-	bucket demand.Bucket
-	built  bool
-	groups []*supplyGroup          // by supply
-	rank   []uint32                // by class: its place by supply and cost
-	parts  map[string]*supplyGroup // by their classes: parts of supply groups
-}
-
-// cutTiers cuts the slots of a supply group into groups.
-func (c *Indexes) cutTiers(s *supplyGroup, b demand.Bucket) {
-	s.fill(func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), b) })
 }
 
 type candidateKey struct {
@@ -95,184 +61,68 @@ func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *In
 	}
 	if k.version != m.Version || k.base == nil {
 		k.version = m.Version
-		c.fillIndex(k, m.Classes)
+		c.slots = c.slots[:0]
+		for _, id := range m.Classes {
+			c.slots = append(c.slots, Slot{Class: id})
+		}
+		c.fill(k, c.slots)
 	}
 	return k
 }
 
-// For returns a candidate index and which of its supply groups are for the Need, nil for all. Where a matcher takes all machines
-// of a supply or none, what it matches is a part of the candidate index of all machines, so that Needs which differ in the types
-// that they name share supply groups and orders.
-func (c *Indexes) For(m *match.Matcher, f *match.Projection, b demand.Bucket) (*Index, []uint64) {
-	for int(m.ID) >= len(c.wholes) {
-		c.wholes = append(c.wholes, wholeSupplies{})
+// fill puts classes on the supply groups of a candidate index.
+func (c *Indexes) fill(k *Index, slots []Slot) {
+	rank := c.rankOf(k.bucket)
+	c.keys = c.keys[:0]
+	for i, s := range slots {
+		c.keys = append(c.keys, uint64(rank[s.Class])<<32|uint64(i))
 	}
-	x := &c.wholes[m.ID]
-	if x.m != m || x.version != c.Version {
-		*x = wholeSupplies{m: m, version: c.Version}
-		x.whole, x.mask = c.place(m)
-	}
-	if !x.whole {
-		return c.Of(m, f, b), nil
-	}
-	for f.Number >= len(c.stores) {
-		c.stores = append(c.stores, [demand.Pinned + 1]*Index{})
-	}
-	k := c.stores[f.Number][b]
-	if k == nil {
-		k = &Index{f: f, bucket: b}
-		c.stores[f.Number][b] = k
-	}
-	if k.version != c.Version || k.base == nil {
-		k.version = c.Version
-		c.fillIndex(k, c.live)
-	}
-	return k, x.mask
-}
-
-// place finds out which supplies a matcher takes as a whole.
-func (c *Indexes) place(m *match.Matcher) (whole bool, mask []uint64) {
-	if len(m.Classes) == len(c.live) {
-		return true, nil
-	}
-	if len(c.supplies) > wholeMax {
-		return false, nil
-	}
-	c.counts = slices.Grow(c.counts[:0], len(c.Examples))[:len(c.Examples)]
-	clear(c.counts)
-	for _, id := range m.Classes {
-		c.counts[c.SupplyNumber[id]]++
-	}
-	mask = make([]uint64, (len(c.supplies)+63)/64)
-	for s, n := range c.supplies {
-		switch c.counts[n] {
-		case 0:
-		case c.totals[n]:
-			mask[s/64] |= 1 << (s % 64)
-		default:
-			return false, nil
+	slices.Sort(c.keys)
+	k.groups = k.groups[:0]
+	supply := uint32(0)
+	for _, key := range c.keys {
+		from := slots[uint32(key)]
+		if n := len(k.groups); n == 0 || c.SupplyNumber[from.Class] != supply {
+			supply = c.SupplyNumber[from.Class]
+			if n == cap(k.groups) {
+				k.groups = append(k.groups, supplyGroup{})
+			} else {
+				k.groups = k.groups[:n+1] // with the memory that it had
+			}
+			k.groups[n].slots = k.groups[n].slots[:0]
 		}
+		s := &k.groups[len(k.groups)-1]
+		s.slots = append(s.slots, from)
 	}
-	return true, mask
-}
-
-// wholeMax bounds how many supply groups a Need passes over that are not for it.
-const wholeMax = 512
-
-// listGroups lists the live classes and, the supplies that they have.
-func (c *Indexes) listGroups() {
-	c.live, c.supplies = c.live[:0], c.supplies[:0]
-	c.totals = slices.Grow(c.totals[:0], len(c.Examples))[:len(c.Examples)]
-	clear(c.totals)
-	for id, n := range c.SupplyNumber {
-		if c.Serial[id] == 0 {
-			continue
-		}
-		c.live = append(c.live, uint32(id))
-		if c.totals[n] == 0 {
-			c.supplies = append(c.supplies, n)
-		}
-		c.totals[n]++
-	}
-}
-
-// fillIndex puts classes on the supply groups of a candidate index: on supply groups of its own where they are not all that have their supply.
-func (c *Indexes) fillIndex(k *Index, classes []uint32) {
-	all := c.groupsOf(k.bucket)
-	c.counts = slices.Grow(c.counts[:0], len(all.groups))[:len(all.groups)]
-	clear(c.counts)
-	c.order = c.order[:0]
-	for _, id := range classes {
-		n := c.SupplyNumber[id]
-		if c.counts[n] == 0 {
-			c.order = append(c.order, n)
-		}
-		c.counts[n]++
-	}
-	c.from = slices.Grow(c.from[:0], len(all.groups))[:len(all.groups)]
-	c.grouped = slices.Grow(c.grouped[:0], len(classes))[:len(classes)]
-	at := int32(0)
-	for _, n := range c.order {
-		c.from[n] = at
-		at += c.counts[n]
-	}
-	for _, id := range classes {
-		n := c.SupplyNumber[id]
-		c.grouped[c.from[n]] = id
-		c.from[n]++
-	}
-	k.groups = slices.Grow(k.groups[:0], len(c.order))
-	for _, n := range c.order {
-		whole := all.groups[n]
-		if int(c.counts[n]) < len(whole.slots) {
-			whole = c.partOf(whole, c.grouped[c.from[n]-c.counts[n]:c.from[n]], all)
-		}
-		k.groups = append(k.groups, whole)
+	for i := range k.groups {
+		k.groups[i].cut(func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), k.bucket) })
 	}
 	k.index()
 }
 
-// partOf is a supply group of some of the classes of another. Indexes with the same ones share it.
-func (c *Indexes) partOf(whole *supplyGroup, classes []uint32, all *supplyGroups) *supplyGroup {
-	part := c.text[:0]
-	for _, id := range classes {
-		part = binary.LittleEndian.AppendUint32(part, id)
-	}
-	c.text = part
-	s := all.parts[string(part)]
-	if s != nil {
-		return s
-	}
-	s = &supplyGroup{slots: make([]Slot, 0, len(classes))}
-	if all.parts == nil {
-		all.parts = map[string]*supplyGroup{}
-	}
-	all.parts[string(part)] = s
-	for _, id := range classes {
-		s.slots = append(s.slots, Slot{Class: id})
-	}
-	slices.SortFunc(s.slots, func(a, b Slot) int { return cmp.Compare(all.rank[a.Class], all.rank[b.Class]) })
-	c.cutTiers(s, all.bucket)
-	return s
-}
-
-// groupsOf returns all classes on supply groups, for one bucket.
-func (c *Indexes) groupsOf(b demand.Bucket) *supplyGroups {
-	all := &c.buckets[b]
-	if all.built {
-		return all
+// rankOf sorts the classes by supply and by effective cost in one bucket.
+func (c *Indexes) rankOf(b demand.Bucket) []uint32 {
+	if c.ranks[b] != nil {
+		return c.ranks[b]
 	}
 	type entry struct {
 		supply, class uint32
 		cost          int64
 	}
 	list := make([]entry, 0, c.Inventory.Classes())
-	most := uint32(0)
 	for id := range c.Inventory.Classes() {
 		if cl := c.Inventory.Class(uint32(id)); cl.Serial != 0 {
 			list = append(list, entry{c.SupplyNumber[id], uint32(id), match.EffectiveCost(cl, b)})
-			most = max(most, c.SupplyNumber[id])
 		}
 	}
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.supply, b.supply), cmp.Compare(a.cost, b.cost), cmp.Compare(a.class, b.class))
 	})
-	*all = supplyGroups{built: true, bucket: b, groups: make([]*supplyGroup, most+1), rank: make([]uint32, c.Inventory.Classes())}
+	c.ranks[b] = make([]uint32, c.Inventory.Classes())
 	for i, e := range list {
-		all.rank[e.class] = uint32(i)
-		s := all.groups[e.supply]
-		if s == nil {
-			s = &supplyGroup{}
-			all.groups[e.supply] = s
-		}
-		s.slots = append(s.slots, Slot{Class: e.class})
+		c.ranks[b][e.class] = uint32(i)
 	}
-	for _, s := range all.groups {
-		if s != nil {
-			c.cutTiers(s, b)
-		}
-	}
-	return all
+	return c.ranks[b]
 }
 
 // Sweep forgets the matchers that are not used, by id, and the candidate indexes that are for them.

@@ -15,7 +15,6 @@ type Search struct {
 
 	// The question.
 	mk       *Index
-	mask     []uint64 // the supply groups of mk that the Need matches, or nil for all
 	pool     inventory.Pool
 	domain   *inventory.Domain // of a candidate index of one domain, else nil
 	left     *Domains          // what is taken of it
@@ -76,7 +75,7 @@ func (c *Search) available(sh *supplyGroup, gr *priceTier, g int32) int32 {
 
 // front returns the cheapest group of a supply group with something left, or -1.
 func (c *Search) front(s int32) int32 {
-	sh, base := c.mk.groups[s], c.mk.base[s]
+	sh, base := &c.mk.groups[s], c.mk.base[s]
 	if sh.gen != c.free.Gen {
 		sh.gen, sh.head = c.free.Gen, [2]int32{}
 	}
@@ -156,7 +155,6 @@ func (c *Search) Run() bool {
 // nothing else better: as long as the group has one, the answer to an equal question is the same.
 type asked struct {
 	mk          *Index
-	mask        []uint64
 	pool        inventory.Pool
 	gen         uint32 // of the free pools
 	unit, input []int64
@@ -170,17 +168,17 @@ func (x *asked) note(c *Search, g int32, tied bool) {
 	if tied || c.domain != nil || len(c.avoid) > 0 {
 		return
 	}
-	x.mk, x.mask, x.pool, x.gen, x.whole, x.perHost, x.group = c.mk, c.mask, c.pool, c.free.Gen, c.whole, c.perHost, g
+	x.mk, x.pool, x.gen, x.whole, x.perHost, x.group = c.mk, c.pool, c.free.Gen, c.whole, c.perHost, g
 	x.fresh = true
 	x.unit, x.input = append(x.unit[:0], c.unit...), append(x.input[:0], c.input...)
 }
 
 func (x *asked) answers(c *Search) bool {
 	if x.mk != c.mk || x.gen != c.free.Gen || x.pool != c.pool || x.whole != c.whole || x.perHost != c.perHost || c.domain != nil || len(c.avoid) > 0 ||
-		len(x.mask) != len(c.mask) || len(x.mask) > 0 && &x.mask[0] != &c.mask[0] || !slices.Equal(x.input, c.input) || !slices.Equal(x.unit, c.unit) {
+		!slices.Equal(x.input, c.input) || !slices.Equal(x.unit, c.unit) {
 		return false
 	}
-	return c.available(c.mk.groups[c.mk.of[x.group]], c.mk.tier(x.group), x.group) > 0
+	return c.available(&c.mk.groups[c.mk.of[x.group]], c.mk.tier(x.group), x.group) > 0
 }
 
 func (c *Search) prepare() {

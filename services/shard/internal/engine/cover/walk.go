@@ -73,7 +73,7 @@ func (c *Search) spared(i inventory.Index) bool {
 // machines visits the free machines of a group by id until yield says stop. How many this cover has taken tentatively
 // plays no part. yield must not take what it is given.
 func (c *Search) machines(g int32, yield func(i inventory.Index, order uint32) bool) {
-	sh, gr := c.mk.groups[c.mk.of[g]], c.mk.tier(g)
+	sh, gr := &c.mk.groups[c.mk.of[g]], c.mk.tier(g)
 	c.walks = c.walks[:0]
 	for i := gr.from; i < gr.to; i++ {
 		c.walks = append(c.walks, walker{})

@@ -26,13 +26,13 @@ func (c *Indexes) zoneOf(whole *Index, key, value symbol.ID) *Index {
 	}
 	if k.version != whole.version || k.base == nil {
 		k.version = whole.version
-		c.part = c.part[:0]
+		c.slots = c.slots[:0]
 		for _, id := range whole.m.Classes {
 			if v, has := c.Inventory.ClassValue(c.Inventory.Class(id), key); has && v == value {
-				c.part = append(c.part, id)
+				c.slots = append(c.slots, Slot{Class: id})
 			}
 		}
-		c.fillIndex(k, c.part)
+		c.fill(k, c.slots)
 	}
 	return k
 }

@@ -231,7 +231,7 @@ func (e *exchange) buyAgain(cl *clusterState, w *needState, total *cover.Sum) bo
 	}
 	c := e.cover
 	c.Ask(e.free, cl.d.ID, k, cl.unit(w), rest, w.bits&wMany != 0, cl.perHost(w))
-	if !c.Everywhere(e.cat.For(cl.matcher(w), cl.f, w.bucket)) {
+	if !c.Everywhere(e.cat.Of(cl.matcher(w), cl.f, w.bucket)) {
 		return false
 	}
 	c.Run()

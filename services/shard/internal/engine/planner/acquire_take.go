@@ -113,7 +113,7 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 		aq.tops.here = place{t, d}
 		defer func() { aq.tops.here = place{} }()
 	default:
-		some = c.Everywhere(aq.cat.For(cl.matcher(w), cl.f, w.bucket))
+		some = c.Everywhere(aq.cat.Of(cl.matcher(w), cl.f, w.bucket))
 	}
 	if !some {
 		return
