@@ -70,7 +70,6 @@ func (c *Search) HasFree(free *FreePool, k *Index, unit []int64) bool {
 	c.free, c.domain, c.avoid, c.Spare = free, nil, c.avoid[:0], c.Spare[:0]
 	c.mk = k
 	c.fitUsed()
-	c.mk.open(c.free.Gen)
 	for k := range inventory.Pool(2) {
 		c.pool = k
 		for s := range c.mk.groups {

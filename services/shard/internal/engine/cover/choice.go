@@ -25,7 +25,7 @@ func (c *Search) look() (best, end chosen) {
 		}
 		sup := c.amount(s)
 		share, covers := c.part(sup)
-		least := c.mk.least[c.pool][s]
+		least := c.mk.costs[s]
 		mayBest := best.group < 0 || compareRatio(least, share, best.cost, best.share) <= 0
 		mayEnd := covers && (end.group < 0 || least <= end.cost)
 		if share == 0 || !mayBest && !mayEnd || !match.Covers(sup, c.unit) {
@@ -90,7 +90,7 @@ func (c *Search) cheapestWith(limit int64) int32 {
 		if c.mk.costs[s] > cost {
 			break
 		}
-		if c.mk.least[c.pool][s] > cost || !match.Covers(c.amount(s), c.need) {
+		if !match.Covers(c.amount(s), c.need) {
 			continue
 		}
 		if g := c.front(s); g >= 0 {

@@ -59,13 +59,11 @@ type Index struct {
 	cut   uint64              // as of this version
 
 	groups []supplyGroup
-	base   []int32    // number of the first group of each supply group; groups are numbered through the candidate index
-	of     []int32    // supply group of each group
-	sup    []int64    // by supply group: supply in the projection
-	byCost []int32    // the supply groups, those with the cheapest group first
-	costs  []int64    // by supply group: of that group
-	least  [2][]int64 // by pool and supply group: no group of which something is left costs less
-	gen    uint32     // of the free pools that least is about
+	base   []int32 // number of the first group of each supply group; groups are numbered through the candidate index
+	of     []int32 // supply group of each group
+	sup    []int64 // by supply group: supply in the projection
+	byCost []int32 // the supply groups, those with the cheapest group first
+	costs  []int64 // by supply group: of that group
 }
 
 func (k *Index) tier(g int32) *priceTier {
@@ -87,7 +85,6 @@ func (k *Index) index() {
 	n, dims := len(k.groups), len(k.f.Dims)
 	k.base, k.of = slices.Grow(k.base[:0], n), slices.Grow(k.of[:0], groups)
 	k.sup, k.costs, k.byCost = slices.Grow(k.sup[:0], n*dims), slices.Grow(k.costs[:0], n), slices.Grow(k.byCost[:0], n)
-	k.gen = 0
 	for i := range k.groups {
 		s := &k.groups[i]
 		k.base = append(k.base, int32(len(k.of)))
@@ -98,27 +95,6 @@ func (k *Index) index() {
 		k.costs, k.byCost = append(k.costs, s.tiers[0].cost), append(k.byCost, int32(i))
 	}
 	slices.SortFunc(k.byCost, func(a, b int32) int { return cmp.Compare(k.costs[a], k.costs[b]) })
-}
-
-// open makes least right for free pools of which nothing is known.
-func (k *Index) open(gen uint32) {
-	if k.gen == gen {
-		return
-	}
-	k.gen = gen
-	for p := range k.least {
-		k.least[p] = append(k.least[p][:0], k.costs...)
-	}
-}
-
-// raise notes what is left of a supply group.
-func (k *Index) raise(s int32, p inventory.Pool) {
-	sh := &k.groups[s]
-	if h := int(sh.head[p]); h < len(sh.tiers) {
-		k.least[p][s] = sh.tiers[h].cost
-	} else {
-		k.least[p][s] = math.MaxInt64
-	}
 }
 
 // addShare adds a weighted amount to a share, saturating.

@@ -80,7 +80,6 @@ func (c *Search) front(s int32) int32 {
 		sh.gen, sh.head = c.free.Gen, [2]int32{}
 	}
 	head := &sh.head[c.pool]
-	defer c.mk.raise(s, c.pool)
 	for g := *head; int(g) < len(sh.tiers); g++ {
 		if c.available(sh, &sh.tiers[g], base+g) > 0 {
 			return base + g
@@ -184,7 +183,6 @@ func (x *asked) answers(c *Search) bool {
 func (c *Search) prepare() {
 	c.fitUsed()
 	c.cuts.begin(c)
-	c.mk.open(c.free.Gen)
 	c.seq, c.ends, c.Picks = c.seq[:0], c.ends[:0], c.Picks[:0]
 	c.rest = append(c.rest[:0], c.input...)
 	c.active, c.shift = c.active[:0], c.shift[:0]

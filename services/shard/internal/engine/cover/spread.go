@@ -99,7 +99,6 @@ func (z *spreadZone) OverOwn(t *Domains, d int32) {
 func (z *spreadZone) ready() {
 	z.fitUsed()
 	z.cuts.begin(&z.Search)
-	z.mk.open(z.free.Gen)
 }
 
 // Take appends the machines of the answer.
