@@ -148,54 +148,6 @@ func (top *Topology) Domain(value symbol.ID) (int32, bool) {
 	return d, ok
 }
 
-// sideBySide is about how many lines of memory a processor fetches at once.
-const sideBySide = 16
-
-// DomainMemo remembers the domains of some sets of labels: racks have many machines each, which often have equal labels. It
-// holds until the table changes.
-type DomainMemo struct {
-	known bool // anything
-	at    [memoSets]struct {
-		set    uint32 // plus 1
-		domain int32
-	}
-}
-
-const memoSets = 1 << 12
-
-// Forget empties the memo.
-func (m *DomainMemo) Forget() {
-	if m.known {
-		*m = DomainMemo{}
-	}
-}
-
-// DomainsOf writes the position in Domains of each machine of a list, or -1, into a slice as long as the list. What the
-// answer hangs on lies apart for each machine; reading it for many of them, step by step, takes little longer than for one.
-func (top *Topology) DomainsOf(t *Table, list []Index, into []int32, memo *DomainMemo) {
-	ofClass := top.Key == t.typeKey || top.Key == t.zoneKey // these may be fields of the machine
-	memo.known = true
-	for ; len(list) > 0; list, into = list[min(sideBySide, len(list)):], into[min(sideBySide, len(into)):] {
-		var sets [sideBySide]uint32
-		batch := list[:min(sideBySide, len(list))]
-		for j, i := range batch {
-			sets[j] = t.labels[i]
-		}
-		for j, i := range batch {
-			m := &memo.at[sets[j]%memoSets]
-			if m.set != sets[j]+1 || ofClass {
-				m.set, m.domain = sets[j]+1, -1
-				if v, has := t.Value(i, top.Key); has {
-					if d, known := top.byValue[v]; known {
-						m.domain = d
-					}
-				}
-			}
-			into[j] = m.domain
-		}
-	}
-}
-
 // domainOf returns the domain of a machine, new if need be, or -1.
 func (top *Topology) domainOf(t *Table, i Index) int32 {
 	v, has := t.Value(i, top.Key)

@@ -285,7 +285,7 @@ func (e *exchange) apply(old [][]inventory.Index, before int) {
 	was := slices.Concat(old...)
 	for _, i := range was {
 		if !e.free.IsTaken(i) {
-			e.tops.countGiven(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+			e.tops.count(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool, -1)
 		}
 	}
 	for _, i := range taken {

@@ -20,7 +20,6 @@ type topState struct {
 	rank    []int32              // by domain: the place of its value among all, by text
 	kinds   map[string]*gangKind // gangs that looked at the domains
 	key     []byte
-	memo    inventory.DomainMemo // of the plan at work
 }
 
 // topologies is the domains of each topology key: what the plan at work has taken, and what is remembered about them.
@@ -55,7 +54,6 @@ func (ts *topologies) begin() {
 // reset forgets what the plan before took.
 func (t *topState) reset(plan uint64) {
 	t.Plan = plan
-	t.memo.Forget()
 	for _, d := range t.touched {
 		for _, c := range t.counts {
 			c.forget(d)
@@ -103,47 +101,24 @@ func (ts *topologies) find(key symbol.ID) *topState {
 
 // notify brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
 func (ts *topologies) notify() {
-	ts.notifyOf(ts.free.Taken[ts.notified:], ts.free.Kinds[ts.notified:])
-	ts.notified = len(ts.free.Taken)
-}
-
-// tellTogether is how many machines are looked up at once.
-const tellTogether = 16
-
-// notifyOf tells the topologies of taken machines.
-func (ts *topologies) notifyOf(list []inventory.Index, kinds []cover.Kind) {
-	for from := 0; from < len(list); from += tellTogether {
-		batch := list[from:min(from+tellTogether, len(list))]
-		for _, t := range ts.list {
-			if t.ByClass && len(t.counts) == 0 {
-				continue
-			}
-			var domains [tellTogether]int32
-			if ts.here.top == t {
-				for at := range batch {
-					domains[at] = ts.here.d
-				}
-			} else {
-				t.Top.DomainsOf(ts.w.Inventory, batch, domains[:len(batch)], &t.memo)
-			}
-			for at, kind := range kinds[from : from+len(batch)] {
-				if d := domains[at]; d >= 0 {
-					ts.countTaken(t, d, kind.Class(), kind.Pool(), 1)
-				}
-			}
-		}
+	for ; ts.notified < len(ts.free.Taken); ts.notified++ {
+		kind := ts.free.Kinds[ts.notified]
+		ts.count(ts.free.Taken[ts.notified], kind.Class(), kind.Pool(), 1)
 	}
 }
 
-// countGiven keeps the topologies right when a machine is given back.
-func (ts *topologies) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
+// count counts a machine as taken (by 1) or given back (by -1) in each topology.
+func (ts *topologies) count(i inventory.Index, class uint32, k inventory.Pool, by int32) {
 	for _, t := range ts.list {
-		if t.ByClass && len(t.counts) == 0 {
-			continue
-		}
-		if v, has := ts.w.Inventory.ValueIn(class, i, t.Top.Key); has {
-			if d, known := t.Top.Domain(v); known {
-				ts.countTaken(t, d, class, k, -1)
+		switch {
+		case t.ByClass && len(t.counts) == 0:
+		case by > 0 && ts.here.top == t:
+			ts.countTaken(t, ts.here.d, class, k, by)
+		default:
+			if v, has := ts.w.Inventory.ValueIn(class, i, t.Top.Key); has {
+				if d, known := t.Top.Domain(v); known {
+					ts.countTaken(t, d, class, k, by)
+				}
 			}
 		}
 	}
