@@ -26,11 +26,22 @@ func (al *allocator) canStart(cl *clusterState, w *needState) bool {
 	for _, list := range [][]int32{cl.bound, cl.flight} {
 		for _, at := range list {
 			if servesLower(cl, w, at, values) {
-				match.Subtract(lacks, al.displaceable(cl, w, &cl.machines[at]))
+				match.Subtract(lacks, al.gain(cl, w, &cl.machines[at]))
 			}
 		}
 	}
 	return match.IsZero(lacks)
+}
+
+// gain is what a machine would count for w beyond the shares that w has on it, which end when it claims the machine.
+func (al *allocator) gain(cl *clusterState, w *needState, l *machineState) []int64 {
+	out := slices.Clone(al.displaceable(cl, w, l))
+	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+		if s := &cl.shares[i]; s.to == w.at {
+			match.Subtract(out, cl.at_(s.vec, 1))
+		}
+	}
+	return out
 }
 
 // lacksToStart is the part of a residual that a gang needs before any of its Pods run (ENG-4.13): nothing of what is no such gang.

@@ -43,7 +43,13 @@ func (n acquisition) allocate() {
 func (n acquisition) canStart(d *Need) bool {
 	lacks := d.LacksToStart(n.residual(d)).Sub(n.freeFor(d))
 	for _, m := range n.selectMachines(func(m *Machine) bool { return n.servesLower(d, m) }, byID) {
-		lacks = lacks.Sub(n.displaceable(d, m))
+		gain := n.displaceable(d, m)
+		for _, sh := range m.shares {
+			if sh.to == d {
+				gain = gain.Sub(sh.credit) // its shares end when it claims the machine
+			}
+		}
+		lacks = lacks.Sub(gain)
 	}
 	return lacks.IsZero()
 }
