@@ -33,19 +33,6 @@ type Slot struct {
 	N     int32
 }
 
-// cut cuts slots, which are sorted by cost, into groups. cost is by class.
-func (s *supplyGroup) cut(cost func(class uint32) int64) {
-	s.tiers, s.gen, s.head = s.tiers[:0], 0, [2]int32{}
-	for i, x := range s.slots {
-		k := cost(x.Class)
-		if n := len(s.tiers); n > 0 && s.tiers[n-1].cost == k {
-			s.tiers[n-1].to++
-			continue
-		}
-		s.tiers = append(s.tiers, priceTier{cost: k, from: int32(i), to: int32(i + 1)})
-	}
-}
-
 // Index is what Needs with one matcher, one projection and one interruption bucket can choose from, sorted for the cover
 // rule. Nothing in it depends on what is free, so it is kept from plan to plan.
 type Index struct {
@@ -59,11 +46,27 @@ type Index struct {
 	cut   uint64              // as of this version
 
 	groups []supplyGroup
-	base   []int32 // number of the first group of each supply group; groups are numbered through the candidate index
-	of     []int32 // supply group of each group
-	sup    []int64 // by supply group: supply in the projection
-	byCost []int32 // the supply groups, those with the cheapest group first
-	costs  []int64 // by supply group: of that group
+	slots  []Slot      // of all supply groups, one after the other
+	tiers  []priceTier // of all supply groups
+	base   []int32     // number of the first group of each supply group; groups are numbered through the candidate index
+	of     []int32     // supply group of each group
+	sup    []int64     // by supply group: supply in the projection
+	byCost []int32     // the supply groups, those with the cheapest group first
+	costs  []int64     // by supply group: of that group
+}
+
+// addGroup adds a supply group of slots that are sorted by cost. cost is by class.
+func (k *Index) addGroup(slots []Slot, cost func(class uint32) int64) {
+	from := len(k.tiers)
+	for i, x := range slots {
+		c := cost(x.Class)
+		if n := len(k.tiers); n > from && k.tiers[n-1].cost == c {
+			k.tiers[n-1].to++
+			continue
+		}
+		k.tiers = append(k.tiers, priceTier{cost: c, from: int32(i), to: int32(i + 1)})
+	}
+	k.groups = append(k.groups, supplyGroup{tiers: k.tiers[from:], slots: slots})
 }
 
 func (k *Index) tier(g int32) *priceTier {

@@ -78,24 +78,17 @@ func (c *Indexes) fill(k *Index, slots []Slot) {
 		c.keys = append(c.keys, uint64(rank[s.Class])<<32|uint64(i))
 	}
 	slices.Sort(c.keys)
-	k.groups = k.groups[:0]
-	supply := uint32(0)
+	k.groups, k.slots, k.tiers = k.groups[:0], slices.Grow(k.slots[:0], len(slots)), slices.Grow(k.tiers[:0], len(slots))
 	for _, key := range c.keys {
-		from := slots[uint32(key)]
-		if n := len(k.groups); n == 0 || c.SupplyNumber[from.Class] != supply {
-			supply = c.SupplyNumber[from.Class]
-			if n == cap(k.groups) {
-				k.groups = append(k.groups, supplyGroup{})
-			} else {
-				k.groups = k.groups[:n+1] // with the memory that it had
-			}
-			k.groups[n].slots = k.groups[n].slots[:0]
-		}
-		s := &k.groups[len(k.groups)-1]
-		s.slots = append(s.slots, from)
+		k.slots = append(k.slots, slots[uint32(key)])
 	}
-	for i := range k.groups {
-		k.groups[i].cut(func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), k.bucket) })
+	for rest := k.slots; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && c.SupplyNumber[rest[n].Class] == c.SupplyNumber[rest[0].Class] {
+			n++
+		}
+		k.addGroup(rest[:n], func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), k.bucket) })
+		rest = rest[n:]
 	}
 	k.index()
 }
