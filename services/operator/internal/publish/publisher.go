@@ -267,14 +267,6 @@ func (p *Publisher) OfPod(pod *pods.Pod) (q *request.Request, row string) {
 	return p.demand.Request(r.key), p.demand.Row(r.key)
 }
 
-// HasPod says that the shard has the request of a Pod: it acknowledged a roll-up with it.
-func (p *Publisher) HasPod(pod *pods.Pod) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r, ok := p.byPod[pod.UID]
-	return ok && p.tracker.handed[r.key]
-}
-
 // RowsAhead calls f with the row of each request that no Pod controls, such as one of a queue that starts its Pods later.
 func (p *Publisher) RowsAhead(f func(row string)) {
 	p.mu.Lock()
