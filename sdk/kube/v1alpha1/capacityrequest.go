@@ -99,6 +99,14 @@ type TopologySpread struct {
 	MaxSkew int32 `json:"maxSkew"`
 	// WhenUnsatisfiable is DoNotSchedule or ScheduleAnyway. ScheduleAnyway has no effect on capacity.
 	WhenUnsatisfiable corev1.UnsatisfiableConstraintAction `json:"whenUnsatisfiable"`
+	// MinDomains is how many domains there must be before one of them may hold more Pods than maxSkew. Required Pod anti-affinity against a
+	// Pod's own peers is a constraint with maxSkew 1 and the largest number. Absent means 1.
+	// +optional
+	MinDomains int32 `json:"minDomains,omitempty"`
+	// LabelSelector selects the Pods that count together, in the namespace of the CapacityRequest. Requests without one count with all
+	// others of equal constraints.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
 // CoLocation is the first required Pod affinity term of a Pod. All requests with the same term form one group that must

@@ -976,8 +976,11 @@ type TopologySpread struct {
 	// Hard or soft.
 	// Soft: 0.
 	WhenUnsatisfiable TopologySpread_WhenUnsatisfiable `protobuf:"varint,3,opt,name=when_unsatisfiable,json=whenUnsatisfiable,proto3,enum=bigfleet.v1alpha1.TopologySpread_WhenUnsatisfiable" json:"when_unsatisfiable,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// With fewer domains than this, none of them may hold more Pods than max_skew. 0: any number of domains will do.
+	// Soft: negative (read as 0).
+	MinDomains    int32 `protobuf:"varint,1000,opt,name=min_domains,json=minDomains,proto3" json:"min_domains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TopologySpread) Reset() {
@@ -1029,6 +1032,13 @@ func (x *TopologySpread) GetWhenUnsatisfiable() TopologySpread_WhenUnsatisfiable
 		return x.WhenUnsatisfiable
 	}
 	return TopologySpread_WHEN_UNSATISFIABLE_UNSPECIFIED
+}
+
+func (x *TopologySpread) GetMinDomains() int32 {
+	if x != nil {
+		return x.MinDomains
+	}
+	return 0
 }
 
 var File_bigfleet_v1alpha1_capacity_proto protoreflect.FileDescriptor
@@ -1116,11 +1126,13 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\rOPERATOR_SAME\x10\x05\";\n" +
 	"\x0fLabelComparison\x12\x12\n" +
 	"\x04less\x18\x01 \x01(\bR\x04less\x12\x14\n" +
-	"\x05bound\x18\x02 \x01(\x03R\x05bound\"\xd0\x02\n" +
+	"\x05bound\x18\x02 \x01(\x03R\x05bound\"\xf2\x02\n" +
 	"\x0eTopologySpread\x12+\n" +
 	"\ftopology_key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\vtopologyKey\x12\x19\n" +
 	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x12l\n" +
-	"\x12when_unsatisfiable\x18\x03 \x01(\x0e23.bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiableB\b\xbaH\x05\x82\x01\x02\x10\x01R\x11whenUnsatisfiable\"\x87\x01\n" +
+	"\x12when_unsatisfiable\x18\x03 \x01(\x0e23.bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiableB\b\xbaH\x05\x82\x01\x02\x10\x01R\x11whenUnsatisfiable\x12 \n" +
+	"\vmin_domains\x18\xe8\a \x01(\x05R\n" +
+	"minDomains\"\x87\x01\n" +
 	"\x11WhenUnsatisfiable\x12\"\n" +
 	"\x1eWHEN_UNSATISFIABLE_UNSPECIFIED\x10\x00\x12&\n" +
 	"\"WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE\x10\x01\x12&\n" +

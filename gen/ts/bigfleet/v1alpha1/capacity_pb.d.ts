@@ -505,6 +505,14 @@ export declare type TopologySpread = Message<"bigfleet.v1alpha1.TopologySpread">
    * @generated from field: bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable when_unsatisfiable = 3;
    */
   whenUnsatisfiable: TopologySpread_WhenUnsatisfiable;
+
+  /**
+   * With fewer domains than this, none of them may hold more Pods than max_skew. 0: any number of domains will do.
+   * Soft: negative (read as 0).
+   *
+   * @generated from field: int32 min_domains = 1000;
+   */
+  minDomains: number;
 };
 
 /**

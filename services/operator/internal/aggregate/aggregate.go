@@ -272,7 +272,7 @@ func (a *Aggregate) variant(r *request.Request) *specVariant {
 }
 
 // grouped reports whether the namespace of a request is part of its identity.
-func grouped(s *request.Spec) bool { return s.CoLocation != nil || s.Gang != nil }
+func grouped(s *request.Spec) bool { return s.CoLocation != nil || s.Gang != nil || len(s.Spread) > 0 }
 
 // copyVariant adds a variant of another aggregate to this one.
 func (a *Aggregate) copyVariant(from *specVariant) *specVariant {

@@ -52,7 +52,7 @@ func valid(t testing.TB, needs []*pb.CapacityNeed) {
 	}
 }
 
-// OP-5.7: sums and maxima, no count. Scenario 13.
+// OP-5.7: sums and maxima, no count. Scenario 13. ENG-4.12, ENG-13.9: rows of unlike requests would count by their sums.
 func TestManyEqualRequestsAreOneRow(t *testing.T) {
 	for name, also := range map[string]string{
 		"plain": "", "hard spread": `,"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
@@ -72,25 +72,60 @@ func TestManyEqualRequestsAreOneRow(t *testing.T) {
 			a.Set(req(t, "big", `{"resources":{"cpu":"3","memory":"512Mi"},"priority":5`+also+`}`))
 			needs := a.Needs()
 			valid(t, needs)
-			if name == "plain" { // ENG-4.12: rows of unlike requests would count by their sums
-				if len(needs) != 2 || needs[0].Group == needs[1].Group || needs[0].RowId == needs[1].RowId {
-					t.Fatalf("rows %v, want one for each size", needs)
-				}
-				return
-			}
-			want := &pb.CapacityNeed{
-				AggregateResources: map[string]string{"cpu": "12503", "memory": "25600512Mi"},
-				MinUnit:            map[string]string{"cpu": "3", "memory": "1Gi"}, Spread: needs[0].Spread,
-				Priority: 5, InterruptionPenaltyBucket: 1, ReclamationPenaltyBucket: 1, TolerationsStated: true, RowId: needs[0].RowId,
-			}
-			if d := cmp.Diff([]*pb.CapacityNeed{want}, needs, protocmp.Transform()); d != "" {
-				t.Error(d)
-			}
-			a.Delete(Key{"default", "big"})
-			if got := a.Needs()[0].MinUnit["cpu"]; got != "500m" {
-				t.Errorf("after the largest left min_unit is %s, want 500m", got)
+			if len(needs) != 2 || needs[0].Group == needs[1].Group || needs[0].RowId == needs[1].RowId {
+				t.Fatalf("rows %v, want one for each size", needs)
 			}
 		})
+	}
+}
+
+// OP-5.7, OP-5.24: requests of a gang are one row, whatever their sizes: the sum, and the largest of each resource.
+func TestUnlikeRequestsOfAGangAreOneRow(t *testing.T) {
+	a := New(0)
+	for i := range 4 {
+		a.Set(req(t, fmt.Sprintf("r%d", i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5,"gang":{"name":"g"}}`))
+	}
+	a.Set(req(t, "big", `{"resources":{"cpu":"3","memory":"512Mi"},"priority":5,"gang":{"name":"g"}}`))
+	needs := a.Needs()
+	valid(t, needs)
+	want := &pb.CapacityNeed{AggregateResources: map[string]string{"cpu": "5", "memory": "4608Mi"}, MinUnit: map[string]string{"cpu": "3", "memory": "1Gi"},
+		Priority: 5, InterruptionPenaltyBucket: 1, ReclamationPenaltyBucket: 1, TolerationsStated: true, RowId: needs[0].RowId, Group: needs[0].Group}
+	if d := cmp.Diff([]*pb.CapacityNeed{want}, needs, protocmp.Transform()); d != "" {
+		t.Error(d)
+	}
+	a.Delete(Key{"default", "big"})
+	if got := a.Needs()[0].MinUnit["cpu"]; got != "500m" {
+		t.Errorf("after the largest left min_unit is %s, want 500m", got)
+	}
+}
+
+// OP-5.28: Pods that a spread counts together are a row of their own, whatever namespace or app they share its constraint with; of each
+// size one, with its least number of domains.
+func TestPodsThatSpreadTogetherAreOneRow(t *testing.T) {
+	a := New(0)
+	request := func(name, cpu, app string, least int) {
+		a.Set(req(t, name, fmt.Sprintf(`{"priority":0,"resources":{"cpu":%q},"topologySpread":[{"topologyKey":"zone","maxSkew":1,"minDomains":%d,
+			"whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":%q}}}]}`, cpu, least, app)))
+	}
+	for i := range 3 {
+		request(fmt.Sprintf("one/a%d", i), "1", "a", 3)
+	}
+	request("one/big", "2", "a", 3)
+	request("one/b", "1", "b", 3)
+	request("two/a", "1", "a", 3)
+	request("two/a1", "1", "a", 1)
+	needs := a.Needs()
+	valid(t, needs)
+	groups, largest := map[string]bool{}, ""
+	for _, n := range needs {
+		groups[n.Group] = true
+		if want := int32(3); n.Spread[0].MinDomains != want && n.Spread[0].MinDomains != 0 {
+			t.Errorf("at least %d domains, want %d or none", n.Spread[0].MinDomains, want)
+		}
+		largest = max(largest, n.AggregateResources["cpu"])
+	}
+	if len(needs) != 5 || len(groups) != 4 || largest != "3" {
+		t.Errorf("%d rows of %d groups, the largest of %s cpu: %v", len(needs), len(groups), largest, needs)
 	}
 }
 
@@ -259,14 +294,14 @@ func TestDeletingRequestsDoNotCount(t *testing.T) {
 
 // OP-5.12: a row whose requests name more resources than the wire takes leaves out the odd ones, whatever the order.
 func TestTooManyResourcesInOneRow(t *testing.T) {
-	const spread = `"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]` // requests of all sizes are one row
+	const gang = `"gang":{"name":"g"}` // requests of all sizes are one row
 	build := func(order []int) *Aggregate {
 		a := New(0)
 		for _, i := range order {
-			a.Set(req(t, fmt.Sprintf("odd%d", i), fmt.Sprintf(`{"priority":0,"resources":{"cpu":"1","example.com/r%03d":"1"},`+spread+`}`, i)))
+			a.Set(req(t, fmt.Sprintf("odd%d", i), fmt.Sprintf(`{"priority":0,"resources":{"cpu":"1","example.com/r%03d":"1"},`+gang+`}`, i)))
 		}
 		for i := range 5 {
-			a.Set(req(t, fmt.Sprintf("plain%d", i), `{"priority":0,"resources":{"cpu":"1","memory":"1Gi"},`+spread+`}`))
+			a.Set(req(t, fmt.Sprintf("plain%d", i), `{"priority":0,"resources":{"cpu":"1","memory":"1Gi"},`+gang+`}`))
 		}
 		return a
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
@@ -17,6 +18,7 @@ import (
 const (
 	groupPrefix = "g1-" // of a co-location term
 	namedPrefix = "n1-" // of a gang that its Pods name
+	peersPrefix = "p1-" // of the Pods that a spread counts together
 )
 
 // Group is the name of the gang that a co-location term forms, seen from a namespace. Equal terms give equal names in
@@ -26,6 +28,21 @@ func Group(namespace string, c *v1alpha1.CoLocation) string {
 	h := sha256.Sum256(term(room[:0], namespace, c))
 	out := append(room[:0], groupPrefix...)
 	return string(hex.AppendEncode(out, h[:16]))
+}
+
+// spreadGroup is the name of the Pods that a spread counts together, seen from a namespace, or "" if no constraint selects any (OP-5.28).
+func spreadGroup(namespace string, list []v1alpha1.TopologySpread) string {
+	var b []byte
+	for _, s := range list {
+		if s.LabelSelector != nil && s.WhenUnsatisfiable == corev1.DoNotSchedule {
+			b = selector(append(strconv.AppendQuote(append(b, "\nover "...), s.TopologyKey), " pods where "...), s.LabelSelector)
+		}
+	}
+	if b == nil {
+		return ""
+	}
+	h := sha256.Sum256(append(strconv.AppendQuote(nil, namespace), b...))
+	return peersPrefix + hex.EncodeToString(h[:16])
 }
 
 // gangGroup is the name of a gang that its Pods name, seen from a namespace. within is the group that a co-location term of its Pods gives

@@ -32,8 +32,11 @@ func newProfile(need *pb.CapacityNeed, s *scratch) *profile {
 // newShapeProfile is the profile of rows whose requests are all of one size.
 func newShapeProfile(need *pb.CapacityNeed, amounts []request.Amount, s *scratch) *profile {
 	b := canonicalBytes(s.bytes[:0], need)
-	p := &profile{need: need, family: sha256.Sum256(b), size: sizeOf(amounts)}
+	p := &profile{need: need, family: sha256.Sum256(b), size: sizeOf(amounts), peers: need.Group}
 	at := len(b)
+	if p.peers != "" {
+		b = strconv.AppendQuote(append(b, '\n'), p.peers)
+	}
 	for _, a := range amounts {
 		b = append(strconv.AppendQuote(append(b, '\n'), a.Name), ' ')
 		b = strconv.AppendInt(b, a.Milli, 10)
@@ -50,8 +53,8 @@ func newOverflowProfile(of *profile) *profile {
 	n := of.need
 	return &profile{family: of.family, id: overflowID(of), need: &pb.CapacityNeed{
 		Requirements: n.Requirements, Priority: n.Priority, Tolerations: n.Tolerations, TolerationsStated: n.TolerationsStated,
-		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: overflowGroup,
-		MaxPerHost: n.MaxPerHost, NeverPreempts: n.NeverPreempts,
+		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: overflowGroup + of.peers,
+		MaxPerHost: n.MaxPerHost, NeverPreempts: n.NeverPreempts, Spread: n.Spread,
 	}}
 }
 

@@ -50,6 +50,7 @@ type profile struct {
 	id     string           // row id: hash of the identity, and for us the identity itself
 	family familyID         // what the rows of other shapes with these constraints have in common; zero: shapes do not count
 	size   size
+	peers  string // of a spread that counts some Pods only: part of the group
 }
 
 // familyID is the hash of constraints.
@@ -112,7 +113,8 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 			return nil, p
 		}
 	}
-	if need.Group == "" && len(need.Spread) == 0 {
+	if need.Group == "" {
+		need.Group = spreadGroup(namespace, s.Spread)
 		return newShapeProfile(need, s.Resources, room), warning
 	}
 	return newProfile(need, room), warning
@@ -245,17 +247,25 @@ func spread(in []v1alpha1.TopologySpread) ([]*pb.TopologySpread, *Problem) {
 			return nil, fatal(ReasonSpread, field.of(".maxSkew"), "is %d; at least 1 is needed", s.MaxSkew)
 		}
 		out = append(out, &pb.TopologySpread{
-			TopologyKey: s.TopologyKey, MaxSkew: s.MaxSkew,
+			TopologyKey: s.TopologyKey, MaxSkew: s.MaxSkew, MinDomains: domains(s.MinDomains),
 			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE,
 		})
 	}
 	out = canonical(out, func(a, b *pb.TopologySpread) int {
-		return cmp.Or(strings.Compare(a.TopologyKey, b.TopologyKey), cmp.Compare(a.MaxSkew, b.MaxSkew))
+		return cmp.Or(strings.Compare(a.TopologyKey, b.TopologyKey), cmp.Compare(a.MaxSkew, b.MaxSkew), cmp.Compare(b.MinDomains, a.MinDomains))
 	})
 	if len(out) > spreadMax {
 		return nil, fatal(ReasonSpread, "spec.topologySpread", "has more than %d hard entries", spreadMax)
 	}
 	return out, nil
+}
+
+// domains is the least number of domains as the wire says it: one is always there.
+func domains(least int32) int32 {
+	if least <= 1 {
+		return 0
+	}
+	return least
 }
 
 func tolerations(in []corev1.Toleration) ([]*pb.Toleration, *Problem) {

@@ -12,6 +12,7 @@ package unplaced
 import (
 	"context"
 	"maps"
+	"math"
 	"math/big"
 	"regexp"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
@@ -242,6 +244,8 @@ func short(message string, s *request.Spec, domains bool) (lacking bool, other s
 			lacking = true
 		case len(s.Spread) > 0 && strings.HasSuffix(class, "didn't match pod topology spread constraints"):
 			lacking = true // a domain with few of its peers has no room
+		case strings.Contains(class, "anti-affinity rules") && slices.ContainsFunc(s.Spread, func(t v1alpha1.TopologySpread) bool { return t.MinDomains == math.MaxInt32 }):
+			lacking = true // a domain without its peers has no room
 		case strings.Contains(class, "volume node affinity conflict"), strings.Contains(class, "didn't match PersistentVolume's node affinity"),
 			strings.Contains(class, "had no available volume zone"), strings.Contains(class, "spread constraints (missing required label)"),
 			strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),

@@ -111,8 +111,8 @@ func TestFieldsBeyondRequests(t *testing.T) {
 	}
 	unread := floor()
 	unread.Gang = func(*corev1.Pod) (*v1alpha1.Gang, bool) { return nil, true }
-	r = Spec(pod(t, `{spec: {schedulingGroup: {podGroupName: g}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 3, whenUnsatisfiable: DoNotSchedule}]}}`), nil, unread)
-	if got := r.Approximations(); len(got) != 2 || !strings.Contains(strings.Join(got, ";"), "minDomains") || !strings.Contains(strings.Join(got, ";"), "PodGroup") {
+	r = Spec(pod(t, `{spec: {schedulingGroup: {podGroupName: g}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, nodeAffinityPolicy: Ignore, whenUnsatisfiable: DoNotSchedule}]}}`), nil, unread)
+	if got := r.Approximations(); len(got) != 2 || !strings.Contains(strings.Join(got, ";"), "nodeAffinityPolicy") || !strings.Contains(strings.Join(got, ";"), "PodGroup") {
 		t.Errorf("named: %q", got)
 	}
 	plain := Spec(pod(t, `{spec: {}}`), nil, floor())

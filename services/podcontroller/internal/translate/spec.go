@@ -2,6 +2,7 @@ package translate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -50,7 +51,6 @@ type Result struct {
 const (
 	KindPodAffinity     = "pod_affinity_terms"
 	KindPodAntiAffinity = "pod_anti_affinity"
-	KindMinDomains      = "min_domains"
 	KindNodePolicy      = "node_inclusion_policy"
 	KindNodeTerms       = "node_affinity_terms"
 	KindFieldSelectors  = "match_fields"
@@ -63,9 +63,8 @@ const (
 // fieldOf names the fields of ignored constraints to the owner of a Pod.
 var fieldOf = map[string]string{
 	KindPodAffinity:     "required Pod affinity terms after the first",
-	KindPodAntiAffinity: "required Pod anti-affinity, except against its own peers on kubernetes.io/hostname",
-	KindMinDomains:      "minDomains of topologySpreadConstraints",
-	KindNodePolicy:      "nodeAffinityPolicy and nodeTaintsPolicy of topologySpreadConstraints",
+	KindPodAntiAffinity: "required Pod anti-affinity, except against its own peers",
+	KindNodePolicy:      "nodeAffinityPolicy of topologySpreadConstraints",
 	KindSchedulingGroup: "the PodGroup or JobSet that the Pod belongs to, which cannot be read",
 	KindPerHost:         "host ports and required Pod anti-affinity on kubernetes.io/hostname, unless the shard limits Pods per host",
 }
@@ -222,17 +221,31 @@ func (r *Result) spread(p *corev1.Pod) {
 			r.spreadOverHosts(p, c)
 			continue
 		}
-		r.Spec.TopologySpread = append(r.Spec.TopologySpread, v1alpha1.TopologySpread{
-			TopologyKey: c.TopologyKey, MaxSkew: c.MaxSkew, WhenUnsatisfiable: c.WhenUnsatisfiable,
-		})
-		if c.MinDomains != nil {
-			r.Ignored = append(r.Ignored, KindMinDomains)
+		s := v1alpha1.TopologySpread{
+			TopologyKey: c.TopologyKey, MaxSkew: c.MaxSkew, WhenUnsatisfiable: c.WhenUnsatisfiable, LabelSelector: peers(p, c),
 		}
-		if c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy != corev1.NodeInclusionPolicyHonor ||
-			c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy != corev1.NodeInclusionPolicyIgnore {
+		if c.MinDomains != nil {
+			s.MinDomains = *c.MinDomains
+		}
+		r.Spec.TopologySpread = append(r.Spec.TopologySpread, s)
+		if c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy != corev1.NodeInclusionPolicyHonor {
 			r.Ignored = append(r.Ignored, KindNodePolicy)
 		}
 	}
+}
+
+// peers is the selector of the Pods that a constraint counts for p, with the labels of matchLabelKeys.
+func peers(p *corev1.Pod, c corev1.TopologySpreadConstraint) *metav1.LabelSelector {
+	if c.LabelSelector == nil {
+		return nil
+	}
+	out := c.LabelSelector.DeepCopy()
+	for _, key := range c.MatchLabelKeys {
+		if v, has := p.Labels[key]; has {
+			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{v}})
+		}
+	}
+	return out
 }
 
 func overHosts(c corev1.TopologySpreadConstraint) bool {
@@ -252,7 +265,8 @@ func (r *Result) spreadOverHosts(p *corev1.Pod, c corev1.TopologySpreadConstrain
 }
 
 // perHost limits the Pods of this kind on one node (OP-15.27): host ports are free once a node, and required anti-affinity on the
-// hostname that selects the Pod itself keeps its peers apart. Other required anti-affinity has no effect.
+// hostname that selects the Pod itself keeps its peers apart. On another key it is a spread with one Pod for each value. Other required
+// anti-affinity has no effect.
 func (r *Result) perHost(p *corev1.Pod) {
 	if hostPorts(p) {
 		r.Spec.MaxPerHost = 1
@@ -262,10 +276,14 @@ func (r *Result) perHost(p *corev1.Pod) {
 		return
 	}
 	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if t.TopologyKey == corev1.LabelHostname && selectsItself(p, t) {
-			r.Spec.MaxPerHost = 1
-		} else {
+		switch {
+		case !selectsItself(p, t), t.TopologyKey != corev1.LabelHostname && r.Spec.CoLocation != nil: // which wants all of them under one value
 			r.Ignored = append(r.Ignored, KindPodAntiAffinity)
+		case t.TopologyKey == corev1.LabelHostname:
+			r.Spec.MaxPerHost = 1
+		default: // one Pod for each value
+			r.Spec.TopologySpread = append(r.Spec.TopologySpread, v1alpha1.TopologySpread{TopologyKey: t.TopologyKey, MaxSkew: 1,
+				WhenUnsatisfiable: corev1.DoNotSchedule, MinDomains: math.MaxInt32, LabelSelector: t.LabelSelector.DeepCopy()})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -158,7 +159,7 @@ spec:
   - {key: node.kubernetes.io/disk-pressure, operator: Exists, effect: NoSchedule}
   - {key: gpu, operator: Exists, tolerationSeconds: 5}
   topologySpreadConstraints:
-  - {topologyKey: zone, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeTaintsPolicy: Honor}
+  - {topologyKey: zone, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor}
   - {topologyKey: host, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}
   affinity:
     podAffinity:
@@ -174,7 +175,7 @@ spec:
 		Requirements: []corev1.NodeSelectorRequirement{AnyNode()}, Priority: 7,
 		Resources:      corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("16Mi")},
 		Tolerations:    []corev1.Toleration{{Key: "node.kubernetes.io/disk-pressure", Operator: "Exists", Effect: "NoSchedule"}, {Key: "gpu", Operator: "Exists", TolerationSeconds: new(int64(5))}},
-		TopologySpread: []v1alpha1.TopologySpread{{TopologyKey: "zone", MaxSkew: 2, WhenUnsatisfiable: "DoNotSchedule"}},
+		TopologySpread: []v1alpha1.TopologySpread{{TopologyKey: "zone", MaxSkew: 2, WhenUnsatisfiable: "DoNotSchedule", MinDomains: 3}},
 		CoLocation:     &v1alpha1.CoLocation{TopologyKey: "rack", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "a"}}, Namespaces: []string{"x"}, NamespaceSelector: &metav1.LabelSelector{}},
 	}
 	if !equality.Semantic.DeepEqual(r.Spec, want) {
@@ -183,7 +184,7 @@ spec:
 		t.Errorf("got %s\nwant %s", a, b)
 	}
 	slices.Sort(r.Ignored)
-	if got := strings.Join(r.Ignored, " "); got != "min_domains node_inclusion_policy pod_affinity_terms pod_anti_affinity" {
+	if got := strings.Join(r.Ignored, " "); got != "node_inclusion_policy pod_affinity_terms pod_anti_affinity" {
 		t.Errorf("ignored %s", got)
 	}
 	for requests, want := range map[string]string{`{}`: "cpu 10m memory 16Mi", `{cpu: 1}`: "cpu 1", `{memory: 1Gi}`: "memory 1Gi", `{nvidia.com/gpu: 1}`: "cpu 10m memory 16Mi nvidia.com/gpu 1", `{cpu: 0}`: "cpu 10m memory 16Mi"} {
@@ -289,6 +290,24 @@ func TestResourcesAreTheSchedulers(t *testing.T) {
 	})
 }
 
+// OP-15.19, OP-15.27: a hard spread says which Pods count together and how many domains there must be; anti-affinity against the Pod's own
+// peers over another key than the host is one Pod for each domain.
+func TestSpreadOverDomains(t *testing.T) {
+	r := Spec(pod(t, `{metadata: {namespace: ns, name: p, uid: u, labels: {app: web, hash: x}}, spec: {
+		topologySpreadConstraints: [{topologyKey: zone, maxSkew: 2, minDomains: 3, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [hash, none]}],
+		affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: rack, labelSelector: {matchLabels: {app: web}}}]}}}}`), nil, floor())
+	web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	hashed := web.DeepCopy()
+	hashed.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "hash", Operator: "In", Values: []string{"x"}}}
+	want := []v1alpha1.TopologySpread{
+		{TopologyKey: "zone", MaxSkew: 2, MinDomains: 3, WhenUnsatisfiable: "DoNotSchedule", LabelSelector: hashed},
+		{TopologyKey: "rack", MaxSkew: 1, MinDomains: math.MaxInt32, WhenUnsatisfiable: "DoNotSchedule", LabelSelector: &web},
+	}
+	if !equality.Semantic.DeepEqual(r.Spec.TopologySpread, want) || len(r.Ignored) > 0 || r.Spec.MaxPerHost != 0 {
+		t.Errorf("%+v, ignored %v", r.Spec.TopologySpread, r.Ignored)
+	}
+}
+
 // OP-15.27: host ports and anti-affinity against its own peers limit a Pod to one per node; other anti-affinity is counted as
 // ignored; preemptionPolicy Never is carried.
 func TestPerHost(t *testing.T) {
@@ -305,8 +324,8 @@ func TestPerHost(t *testing.T) {
 		"its namespace":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [ns], labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 0},
 		"another namespace": {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [other], labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
 		"other Pods":        {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}]}}}`, 0, 1},
-		"another domain":    {`{` + anti + `{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
-		"both":              {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {}}, {topologyKey: rack, labelSelector: {}}]}}}`, 1, 1},
+		"another domain":    {`{` + anti + `{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 0},
+		"both":              {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {}}, {topologyKey: rack, labelSelector: {}}]}}}`, 1, 0},
 	} {
 		r := Spec(pod(t, `{metadata: {namespace: ns, name: p, uid: u, labels: {app: web}}, spec: `+c.spec+`}`), nil, floor())
 		if r.Spec.MaxPerHost != c.perHost || len(r.Ignored) != c.ignored || r.Spec.PreemptionPolicy != nil {

@@ -96,7 +96,7 @@ func Need(r *demand.Row) *pb.CapacityNeed {
 		MinUnit: QuantityMap(r.MinUnit), Group: r.Group, RowId: r.RowID, TolerationsStated: p.TolerationsStated, NeverPreempts: p.NeverPreempts, MaxPerHost: p.MaxPerHost,
 		MinMembers: p.MinMembers}
 	for _, s := range p.Spread {
-		n.Spread = append(n.Spread, &pb.TopologySpread{TopologyKey: s.Key, MaxSkew: s.MaxSkew,
+		n.Spread = append(n.Spread, &pb.TopologySpread{TopologyKey: s.Key, MaxSkew: s.MaxSkew, MinDomains: s.MinDomains,
 			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE})
 	}
 	for _, t := range p.Tolerations {

@@ -35,8 +35,9 @@ type Requirement struct {
 
 // Spread is one hard topology spread constraint. Soft ones are dropped before a profile is made (ENG-4.2).
 type Spread struct {
-	Key     string `n:"1"`
-	MaxSkew int32  `n:"2"`
+	Key        string `n:"1"`
+	MaxSkew    int32  `n:"2"`
+	MinDomains int32  `n:"3"` // with fewer domains, none of them may hold more than the skew; 0: any number will do
 }
 
 // Toleration is one toleration with the rules of kube-scheduler (ENG-6.3a). An empty Op means Equal.
@@ -92,10 +93,13 @@ func (p Profile) Canonical() Profile {
 			continue
 		}
 		s.MaxSkew = max(s.MaxSkew, 1)
+		if s.MinDomains <= 1 { // one domain is always there
+			s.MinDomains = 0
+		}
 		c.Spread = append(c.Spread, s)
 	}
 	slices.SortFunc(c.Spread, func(a, b Spread) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.MaxSkew, b.MaxSkew))
+		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.MaxSkew, b.MaxSkew), cmp.Compare(b.MinDomains, a.MinDomains))
 	})
 	c.Tolerations = canonicalTolerations(p)
 	c.Interruption, c.Reclamation = p.Interruption.Canonical(), p.Reclamation.Canonical()
@@ -166,7 +170,7 @@ const FingerprintPrefix = "f1-"
 //
 // The bytes hashed are a sequence of fields, each with its length as four bytes, most significant first, before it. A
 // number is a field of four bytes. In order: the number of requirements, and of each one its key, operator, number of
-// values and values; the number of spread terms, and of each one its key and skew; 1 or 0 for tolerations stated, the
+// values and values; the number of spread terms, and of each one its key, its skew, and "min-domains" and the number if it has one; 1 or 0 for tolerations stated, the
 // number of tolerations, and of each one its key, operator, value and effect; priority; both buckets; "never-preempts" if it never
 // preempts; "max-per-host" and the number if it has such a limit; "min-members" and the number if it is such a gang.
 func (p Profile) Fingerprint() string {
@@ -176,6 +180,9 @@ func (p Profile) Fingerprint() string {
 	for _, s := range c.Spread {
 		b = appendField(b, s.Key)
 		b = appendNumber(b, int(s.MaxSkew))
+		if s.MinDomains > 0 {
+			b = appendNumber(appendField(b, "min-domains"), int(s.MinDomains))
+		}
 	}
 	b = c.appendTolerations(b)
 	b = appendNumber(b, int(c.Priority))

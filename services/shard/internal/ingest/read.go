@@ -114,7 +114,10 @@ func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {
 		case s.GetMaxSkew() < 1:
 			r.warn("max_skew", "needs[%d]: a skew below 1 is treated as 1", i)
 		}
-		p.Spread = append(p.Spread, demand.Spread{Key: s.GetTopologyKey(), MaxSkew: s.GetMaxSkew()})
+		if s.GetMinDomains() < 0 {
+			r.warn("min_domains", "needs[%d]: negative min_domains are read as 0", i)
+		}
+		p.Spread = append(p.Spread, demand.Spread{Key: s.GetTopologyKey(), MaxSkew: s.GetMaxSkew(), MinDomains: s.GetMinDomains()})
 	}
 }
 

@@ -1,6 +1,7 @@
 package cover
 
 import (
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -65,20 +66,27 @@ func (c *Search) CostOf(p pick) uint64 { return uint64(c.mk.tier(p.Group).cost) 
 // NewAllocation says that what follows is asked in another allocation.
 func (c *Search) NewAllocation() { c.last.fresh = false }
 
-// HasFree reports whether a candidate index has a free machine that holds the unit.
-func (c *Search) HasFree(free *FreePool, k *Index, unit []int64) bool {
+// HasFree reports whether a pool has a free machine of a candidate index that holds the unit.
+func (c *Search) HasFree(free *FreePool, x *Index, unit []int64, k inventory.Pool) bool {
 	c.free, c.domain, c.avoid, c.Spare = free, nil, c.avoid[:0], c.Spare[:0]
-	c.mk = k
+	c.mk, c.pool = x, k
 	c.fitUsed()
-	for k := range inventory.Pool(2) {
-		c.pool = k
-		for s := range c.mk.groups {
-			if match.Covers(c.mk.supply(int32(s)), unit) && c.front(int32(s)) >= 0 {
-				return true
-			}
+	for s := range c.mk.groups {
+		if match.Covers(c.mk.supply(int32(s)), unit) && c.front(int32(s)) >= 0 {
+			return true
 		}
 	}
 	return false
+}
+
+// Cheapest returns the cost and the order of the cheapest single machine that covers what a search was asked, if there is one.
+func Cheapest(c *Search) (cost int64, order uint32) {
+	c.prepare()
+	_, end := c.look()
+	if end.group < 0 {
+		return math.MaxInt64, math.MaxUint32
+	}
+	return end.cost, c.first(end.group)
 }
 
 // answer is one machine of a group that was the whole answer, without a tie.

@@ -195,6 +195,10 @@ func newExplainer(w *engine.World, r *engine.Result, ref engine.Ref) *explainer 
 	x.agg, x.unit, x.rest = make([]int64, k), make([]int64, k), make([]int64, k)
 	x.f.Project(&x.n.Aggregate, x.agg)
 	x.f.Project(&x.n.MinUnit, x.unit)
+	spreads := len(x.n.Form.Spread) > 0 && x.n.Form.Same == nil
+	if spreads {
+		match.RoundUp(x.agg, x.unit)
+	}
 	match.AddHeadroom(x.agg, x.unit, x.room)
 	x.whole = x.ref.Row < engine.FoldedRow && match.UnitsOf(x.agg, x.unit) > 0
 	x.missing(b)
@@ -207,7 +211,7 @@ func newExplainer(w *engine.World, r *engine.Result, ref engine.Ref) *explainer 
 	switch {
 	case x.n.Form.Same != nil:
 		x.same, x.domain = x.n.Form.Same.Key, r.Domain(ref)
-	case len(x.n.Form.Spread) > 0:
+	case spreads && match.UnitsOf(x.agg, x.unit) > 0:
 		x.spread = x.n.Form.Spread[0].Key
 	}
 	x.claimed()

@@ -85,14 +85,14 @@ func (s *suggester) add(say string, key demand.RowKey, edits ...Edit) {
 	s.all = append(s.all, Suggestion{Say: s.said + say, Edits: append(slices.Clone(s.prefix), edits...), Cluster: s.cl, Key: key})
 }
 
-// change suggests another row in the place of this one.
-func (s *suggester) change(say string, with func(r *demand.Row)) {
+// change suggests another row in the place of this one, and more edits.
+func (s *suggester) change(say string, with func(r *demand.Row), more ...Edit) {
 	row := s.row
 	row.Profile.Requirements, row.Profile.Spread = slices.Clone(row.Profile.Requirements), slices.Clone(row.Profile.Spread)
 	row.Profile.Tolerations, row.MinUnit = slices.Clone(row.Profile.Tolerations), slices.Clone(row.MinUnit)
 	with(&row)
 	row.Seal()
-	s.add(say, demand.RowKey{Fingerprint: row.Fingerprint, Group: row.Group}, ChangeRow{s.cl, s.key, row})
+	s.add(say, demand.RowKey{Fingerprint: row.Fingerprint, Group: row.Group}, append(more, ChangeRow{s.cl, s.key, row})...)
 }
 
 func (s *suggester) list() []Suggestion {
@@ -232,6 +232,10 @@ func (s *suggester) addMachines() {
 			}
 		}
 		s.add("Add "+machineCount(len(edits))+s.unlike(&m, like)+".", s.key, edits...)
+		if s.x.spread != "" && count == 64*n { // where fewer domains can be had than the constraint requires
+			s.change("Set whenUnsatisfiable to ScheduleAnyway, and add "+machineCount(len(edits))+s.unlike(&m, like)+".",
+				func(r *demand.Row) { r.Profile.Spread = nil }, edits...)
+		}
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // elsewhere is how many units of the needs of one cluster run on machines of other needs (ENG-11.18, 11.19). kube-scheduler puts Pods where
@@ -175,8 +177,13 @@ func (e *sharingEntry) serveElsewhere(w *engine.World, b *engine.Block, gone map
 // stay on a claimed machine.
 func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventory.Index]bool) (units int64) {
 	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
+	sum := newUnitSum(w, n)
 	for _, c := range b.Claims {
-		if c.Row != row || without[c.Machine] || cl == nil {
+		if c.Row != row || cl == nil {
+			continue
+		}
+		if without[c.Machine] {
+			sum.add(c.Machine, 0)
 			continue
 		}
 		room := roomOf(w, w.Inventory.Row(c.Machine).Class, cl, &n.MinUnit)
@@ -185,15 +192,45 @@ func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventor
 				room = room.Sub(unitOf(b, s.Row).Times(s.Units))
 			}
 		}
-		units = resource.AddSat(units, unitsIn(&room, n))
+		sum.add(c.Machine, unitsIn(&room, n))
 	}
 	for _, s := range b.Shares {
 		if s.Row == row && !without[s.Machine] {
-			units = resource.AddSat(units, s.Units)
+			sum.add(s.Machine, s.Units)
 		}
 	}
-	return units
+	return sum.units()
 }
+
+// unitSum adds up units of one need on machines. Of a hard spread those count that run (ENG-13.9).
+type unitSum struct {
+	inv   *inventory.Table
+	key   symbol.ID // of the hard spread, if spreads
+	sum   int64
+	rooms match.Rooms
+
+	spreads bool
+}
+
+func newUnitSum(w *engine.World, n *demand.Need) *unitSum {
+	u := &unitSum{inv: w.Inventory}
+	if len(n.Form.Spread) > 0 && n.Form.Same == nil {
+		s := n.Form.Spread[0]
+		u.key, u.spreads = w.Space.Strings.Find(s.Key)
+		u.rooms.Reset(s.MaxSkew, s.MinDomains)
+	}
+	return u
+}
+
+func (u *unitSum) add(i inventory.Index, units int64) {
+	if !u.spreads {
+		u.sum = resource.AddSat(u.sum, units)
+	} else if v, has := u.inv.Value(i, u.key); has {
+		u.rooms.Add(v, units)
+	}
+}
+
+func (u *unitSum) units() int64 { return resource.AddSat(u.sum, u.rooms.Served()) }
 
 // unitOf is the min unit of a row, or of a folded need.
 func unitOf(b *engine.Block, row int32) *resource.Vector {

@@ -147,17 +147,18 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 // unitsCounted is how many units of a need its claims and shares hold.
 func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
 	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
+	sum := newUnitSum(w, n)
 	for _, c := range b.Claims {
 		if c.Row == row && n.MinUnit.Len() > 0 && cl != nil {
-			units = resource.AddSat(units, unitsOn(w, w.Inventory.Row(c.Machine).Class, cl, n))
+			sum.add(c.Machine, unitsOn(w, w.Inventory.Row(c.Machine).Class, cl, n))
 		}
 	}
 	for _, s := range b.Shares {
 		if s.Row == row {
-			units = resource.AddSat(units, s.Units)
+			sum.add(s.Machine, s.Units)
 		}
 	}
-	return units
+	return sum.units()
 }
 
 // forget drops the headroom of rows that are gone, and computes that of the others again.

@@ -32,8 +32,8 @@ func UnitsOf(agg, unit []int64) int64 {
 	return k
 }
 
-// unitsIn is how many whole units fit into an amount. The unit is not empty.
-func unitsIn(amount, unit []int64) int64 {
+// UnitsIn is how many whole units fit into an amount. The unit is not empty.
+func UnitsIn(amount, unit []int64) int64 {
 	n := int64(-1)
 	for j, u := range unit {
 		if u == 0 {
@@ -51,12 +51,28 @@ func unitsIn(amount, unit []int64) int64 {
 
 // WholeUnits writes the whole units that fit into an amount, at most so many; 0 is no limit. into may be the amount.
 func WholeUnits(into, amount, unit []int64, most int32) {
-	n := unitsIn(amount, unit)
+	n := UnitsIn(amount, unit)
 	if most > 0 {
 		n = min(n, int64(most))
 	}
 	for j, u := range unit {
 		into[j] = u * n
+	}
+}
+
+// RoundUp makes an aggregate whole units: what a hard spread counts (ENG-13.9). A unit that names too little cannot be counted.
+func RoundUp(agg, unit []int64) {
+	k := int64(0)
+	for j, a := range agg {
+		if a > 0 && unit[j] == 0 {
+			return
+		}
+		if a > 0 {
+			k = max(k, (a-1)/unit[j]+1)
+		}
+	}
+	for j, u := range unit {
+		agg[j] = resource.MulSat(u, k)
 	}
 }
 

@@ -84,9 +84,18 @@ func (al *allocator) allocateNeed(cl *clusterState, w *needState) {
 	if w.bits&wGang != 0 && !al.canStart(cl, w) {
 		return
 	}
+	al.acquireFree(cl, w)
+	al.reattribute(cl, w)
+}
+
+// acquireFree takes free machines: Idle ones, then Speculative ones.
+func (al *allocator) acquireFree(cl *clusterState, w *needState) {
+	if w.bits&wSpread != 0 {
+		al.spread.acquire(cl, w)
+		return
+	}
 	al.acquirer.acquire(cl, w, inventory.IdlePool)
 	al.acquirer.acquire(cl, w, inventory.SpeculativePool)
-	al.reattribute(cl, w)
 }
 
 // reattribute credits machines of w's own cluster that serve a lower priority to w instead: bound ones, then those in flight (ENG-12.5).
@@ -121,7 +130,7 @@ func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int3
 			break
 		}
 		l := &cl.machines[at]
-		if !match.Touches(al.displaceable(cl, w, l), cl.rest(w)) {
+		if !contributes(cl, w, at, al.displaceable(cl, w, l)) {
 			continue
 		}
 		for i := l.shares; i >= 0; {

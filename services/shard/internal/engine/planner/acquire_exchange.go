@@ -7,7 +7,6 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // exchange is the exchange of one plan.
@@ -330,10 +329,10 @@ func (e *exchange) wanted(list []cover.Machine) bool {
 				if held(w) || !cl.short(w) || !cl.fits(w, m.Class) || !match.Touches(cl.f.Supply(m.Class), cl.rest(w)) || inv.WithheldFrom(m.Index, cl.d.Name) {
 					continue
 				}
-				if w.bits&wSame != 0 {
-					if v, has := inv.Value(m.Index, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
-						continue
-					}
+				switch v, has := inv.Value(m.Index, w.key); {
+				case w.bits&wSame != 0 && (w.bits&wChosen == 0 || !has || v != w.domain),
+					w.bits&wSpread != 0 && (!has || roomsOf(cl, w).Gain(v, cl.unitsIn(w, cl.amount(w, m.Class))) <= 0):
+					continue
 				}
 				return true
 			}
@@ -354,31 +353,18 @@ func (al *allocator) claimFreed() {
 	}
 }
 
-// claimUnclaimed lets w claim unclaimed machines of its cluster, bound ones and then those in flight. A gang stays in its domain, a spread
-// within its skew.
+// claimUnclaimed lets w claim unclaimed machines of its cluster, bound ones and then those in flight. A gang stays in its
+// domain.
 func (al *allocator) claimUnclaimed(cl *clusterState, w *needState) {
 	if cl.unclaimedCount == 0 && len(cl.flight) == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
 		return
 	}
 	var values []int64
-	if w.bits&(wSame|wSpread) != 0 {
+	if w.bits&wSame != 0 {
 		values = cl.values(al.w.Inventory, w.key)
 	}
 	last := w.lastOne
-	pass := func(at int32, _ *machineState) bool {
-		switch {
-		case w.bits&wSame != 0:
-			return values[at] == int64(w.domain)
-		case w.bits&wSpread != 0:
-			if values[at] < 0 {
-				return false
-			}
-			al.spread.known(cl, w)
-			i := al.spread.Find(symbol.ID(values[at]))
-			return al.spread.MayGo(i, w.skew)
-		}
-		return true
-	}
+	pass := func(at int32, _ *machineState) bool { return values == nil || values[at] == int64(w.domain) }
 	cl.claimUnclaimed(w, pass)
 	cl.claimUnclaimedInFlight(w, pass)
 	if w.lastOne != last {

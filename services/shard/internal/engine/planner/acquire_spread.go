@@ -1,69 +1,83 @@
 package planner
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// spreading is the hard spread of one Need (ENG-13.9): the values that count, and where its machines may go.
+// spreading is the hard spread of one Need (ENG-13.9): the room that it has under each value that counts, and what it takes.
 type spreading struct {
 	*plan
-	free  *cover.FreePool
-	tops  *topologies
-	cover *cover.Search
+	free     *cover.FreePool
+	tops     *topologies
+	acquirer *acquirer
+	cover    *cover.Search
 
-	cover.Spread
+	match.Rooms
+	grows []bool // by value: a machine is free for the Need
+	zones []zone
+	picks []spreadPick
 }
 
-// known lists the values that count for the skew, and how many machines the Need has under each.
-func (s *spreading) known(cl *clusterState, w *needState) {
-	s.Values, s.Counts = s.Values[:0], s.Counts[:0]
-	values := cl.values(s.w.Inventory, w.key)
-	for at := range cl.machines {
-		if l := &cl.machines[at]; l.state.Bound() && values[at] >= 0 && cl.usable(w, l) {
-			s.Position(symbol.ID(values[at]))
-		}
+// zone is a value under which a pool has a machine for the Need.
+type zone struct {
+	d      int32 // domain
+	at     int   // in Values
+	target int64
+	cost   int64 // of the cheapest machine,
+	order  uint32
+}
+
+// spreadPick is a machine on paper.
+type spreadPick struct {
+	cover.Machine
+	at    int
+	units int64
+	cost  uint64
+	order uint32
+}
+
+// withFree fills in the room that a Need has. Values under which a machine is free for it count, too.
+func (s *spreading) withFree(cl *clusterState, w *needState) {
+	r := roomsOf(cl, w)
+	s.Reset(r.Skew, r.MinDomains)
+	s.Values, s.Units, s.grows = append(s.Values, r.Values...), append(s.Units, r.Units...), s.grows[:0]
+	for range s.Values {
+		s.grows = append(s.grows, false)
 	}
-	if t := s.tops.of(w.key); t != nil {
-		for d := range t.Top.Domains {
-			if s.freeForSpread(cl, w, t, d) {
-				s.Position(t.Top.Domains[d].Value)
-			}
-		}
+	t := s.tops.of(w.key)
+	if t == nil {
+		return
 	}
-	for at := w.claims; at >= 0; at = cl.machines[at].next {
-		l := &cl.machines[at]
-		if values[at] < 0 {
+	for d := range t.Top.Domains {
+		if !s.freeIn(cl, w, t, d, inventory.IdlePool) && !s.freeIn(cl, w, t, d, inventory.SpeculativePool) {
 			continue
 		}
-		v := symbol.ID(values[at])
-		if i := s.Find(v); i >= 0 {
-			s.Counts[i]++
-		} else if l.bits&lAcquired != 0 {
-			s.Counts[s.Position(v)]++
+		at := s.Position(t.Top.Domains[d].Value)
+		if at == len(s.grows) {
+			s.grows = append(s.grows, false)
 		}
-	}
-	for _, m := range cl.promisedTo(w) {
-		if v, has := s.w.Inventory.Value(m.idx, w.key); has {
-			if i := s.Find(v); i >= 0 {
-				s.Counts[i]++
-			}
-		}
+		s.grows[at] = true
 	}
 }
 
-// freeForSpread reports whether a domain has a free machine that w could take.
-func (s *spreading) freeForSpread(cl *clusterState, w *needState, t *topState, d int) bool {
-	if s.byZone(cl, t) {
-		return s.cover.HasFree(s.free, s.zoneIndexes(cl, w, t)[d], cl.unit(w))
+// freeIn reports whether a pool of a domain has a machine that w could take.
+func (s *spreading) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool) bool {
+	if !s.free.Any(cl.matcher(w), k) {
+		return false
 	}
-	for k := range inventory.Pool(2) {
-		s.cover.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
-		for i, cell := range t.Top.Domains[d].Cells[k] {
-			if cl.fits(w, cell.Class) && t.Left(s.free, d, k, i) > s.cover.Avoided(cell.Class) {
-				return true
-			}
+	if s.byZone(cl, t) {
+		return s.cover.HasFree(s.free, s.zoneIndexes(cl, w, t)[d], cl.unit(w), k)
+	}
+	s.cover.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
+	for i, cell := range t.Top.Domains[d].Cells[k] {
+		if cl.fits(w, cell.Class) && t.Left(s.free, d, k, i) > s.cover.Avoided(cell.Class) {
+			return true
 		}
 	}
 	return false
@@ -86,33 +100,132 @@ func (s *spreading) zoneIndexes(cl *clusterState, w *needState, t *topState) []*
 	return s.cat.ZonesOf(s.cat.Of(cl.matcher(w), cl.f, w.bucket), t.Top)
 }
 
-// pick appends the machines of a pool that w takes, one chosen after the other. Each domain offers what the cover rule would take next, and
-// the best offer of the domains that keep the skew is taken. The candidate index of a domain is that of its classes where these have one value of
-// the key, and is made from its machines otherwise.
-func (s *spreading) pick(cl *clusterState, w *needState, k inventory.Pool, into []cover.Machine) []cover.Machine {
+// acquire takes free machines, as evenly over the values as units are, until w is covered or nothing helps.
+func (s *spreading) acquire(cl *clusterState, w *needState) {
+	if !cl.short(w) {
+		return
+	}
+	for took := true; took; {
+		idle := s.takeEvenly(cl, w, inventory.IdlePool)
+		took = s.takeEvenly(cl, w, inventory.SpeculativePool) || idle
+	}
+}
+
+// takeEvenly raises the room under each value by machines of one pool.
+func (s *spreading) takeEvenly(cl *clusterState, w *needState, k inventory.Pool) bool {
 	t := s.tops.of(w.key)
-	if t == nil {
-		return into
+	if t == nil || !s.free.Any(cl.matcher(w), k) {
+		return false
 	}
-	s.known(cl, w)
-	s.Begin(s.cover, s.cat.Of(cl.matcher(w), cl.f, w.bucket), k)
-	var zones []*cover.Index
-	if s.byZone(cl, t) {
-		zones = s.zoneIndexes(cl, w, t)
+	s.withFree(cl, w)
+	asked := cl.unitsIn(w, cl.aggregate(w))
+	if s.Served() >= asked {
+		return false
 	}
+	s.zones, s.picks = s.zones[:0], s.picks[:0]
 	for d := range t.Top.Domains {
-		v := s.Find(t.Top.Domains[d].Value)
-		if v < 0 {
-			continue
+		if s.freeIn(cl, w, t, d, k) {
+			s.zones = append(s.zones, zone{d: int32(d), at: s.Position(t.Top.Domains[d].Value)})
 		}
-		z := s.Add(v)
-		if zones != nil {
-			z.Over(zones[d])
-			continue
-		}
-		z.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
-		s.tops.candidatesIn(&z.Own, cl, w, t, d, k)
-		z.OverOwn(&t.Domains, int32(d))
 	}
-	return s.Take(w.skew, into)
+	if len(s.zones) == 0 {
+		return false
+	}
+	s.aim(cl, w, t, k, asked)
+	for i := range s.zones {
+		if z := &s.zones[i]; z.target > s.Units[z.at] {
+			s.pickIn(cl, w, t, k, z)
+		}
+	}
+	s.dropUnneeded(asked)
+	for _, p := range s.picks {
+		s.acquirer.take(cl, w, p.Index, k)
+	}
+	cl.recount(w)
+	return len(s.picks) > 0
+}
+
+// aim says how much room each value shall have: all one unit less than the level, and as many of them the level as it takes, those with the
+// cheapest machine first.
+func (s *spreading) aim(cl *clusterState, w *needState, t *topState, k inventory.Pool, asked int64) {
+	level := s.Level(s.grows, asked)
+	extra := int64(len(s.zones))
+	if s.Raised(s.grows, level) >= asked {
+		extra = asked - s.Raised(s.grows, level-1)
+	}
+	lower := int64(0)
+	for i := range s.zones {
+		z := &s.zones[i]
+		if z.target = level - 1; s.Units[z.at] < level {
+			lower++
+		}
+	}
+	if extra < lower {
+		for i := range s.zones {
+			z := &s.zones[i]
+			s.ask(cl, w, t, k, z, cl.unit(w))
+			z.cost, z.order = cover.Cheapest(s.cover)
+		}
+		slices.SortFunc(s.zones, func(a, b zone) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.order, b.order)) })
+	}
+	for i := range s.zones {
+		if z := &s.zones[i]; extra > 0 && s.Units[z.at] < level {
+			z.target = level
+			extra--
+		}
+	}
+}
+
+// ask asks the cover rule for machines of one domain.
+func (s *spreading) ask(cl *clusterState, w *needState, t *topState, k inventory.Pool, z *zone, rest []int64) {
+	c := s.cover
+	c.Ask(s.free, cl.d.ID, k, cl.unit(w), rest, w.bits&wMany != 0, cl.perHost(w))
+	if s.byZone(cl, t) {
+		c.Everywhere(s.zoneIndexes(cl, w, t)[z.d])
+		return
+	}
+	c.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, int(z.d)))
+	s.tops.candidatesIn(&s.acquirer.local, cl, w, t, int(z.d), k)
+	c.In(&s.acquirer.local, &t.Domains, z.d)
+}
+
+// pickIn picks machines of a domain up to its target.
+func (s *spreading) pickIn(cl *clusterState, w *needState, t *topState, k inventory.Pool, z *zone) {
+	rest := make([]int64, cl.dimensions())
+	for j, u := range cl.unit(w) {
+		rest[j] = u * (z.target - s.Units[z.at])
+	}
+	s.ask(cl, w, t, k, z, rest)
+	c := s.cover
+	c.Run()
+	for _, p := range c.Picks {
+		for _, m := range c.Listed(nil, p.Group, p.N) {
+			s.picks = append(s.picks, spreadPick{m, z.at, cl.unitsIn(w, cl.amount(w, m.Class)), c.CostOf(p), s.w.Inventory.Row(m.Index).Order})
+		}
+	}
+}
+
+// dropUnneeded leaves out machines without which the Need is covered, too, dearest first.
+func (s *spreading) dropUnneeded(asked int64) {
+	for _, p := range s.picks {
+		s.Add(s.Values[p.at], p.units)
+	}
+	slices.SortFunc(s.picks, func(a, b spreadPick) int { return cmp.Or(cmp.Compare(b.cost, a.cost), cmp.Compare(b.order, a.order)) })
+	s.picks = slices.DeleteFunc(s.picks, func(p spreadPick) bool {
+		spared := s.Spares(p.at, p.units, asked)
+		if spared {
+			s.Units[p.at] -= p.units
+		}
+		return spared
+	})
+}
+
+// gains reports whether more units run with so many more under a machine's value. It notes them if so.
+func (s *spreading) gains(i inventory.Index, key symbol.ID, units int64) bool {
+	v, has := s.w.Inventory.Value(i, key)
+	if !has || s.Gain(v, units) <= 0 {
+		return false
+	}
+	s.Add(v, units)
+	return true
 }

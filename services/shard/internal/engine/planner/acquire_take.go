@@ -15,7 +15,6 @@ type acquirer struct {
 	clusters *clusters
 	tops     *topologies
 	actions  *actionList
-	spread   *spreading
 	cover    *cover.Search
 
 	taking []cover.Machine // what is being taken
@@ -92,10 +91,6 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 	c.Ask(aq.free, cl.d.ID, k, cl.unit(w), cl.rest(w), w.bits&wMany != 0, cl.perHost(w))
 	some := false
 	switch {
-	case w.bits&wSpread != 0:
-		aq.taking = aq.spread.pick(cl, w, k, aq.taking[:0])
-		aq.takeAll(cl, w, k)
-		return
 	case w.bits&wSame != 0:
 		t := aq.tops.of(w.key)
 		d, ok := t.Top.Domain(w.domain)

@@ -126,12 +126,18 @@ func (o *fullOracle) verdicts(bi int32, b *engine.Block, sums map[int32]resource
 			}
 			continue
 		}
+		if len(n.Form.Spread) > 0 && n.Form.Same == nil {
+			continue // of which less than the sum counts (ENG-13.9)
+		}
 		if m := &b.Missing[v.Missing]; m.Row != int32(row) || !m.Residual.Equal(&rest) {
 			return fmt.Errorf("row %d lacks %v, the verdict says %v", row, rest, m.Residual)
 		}
 	}
 	for row, list := range worth {
 		n, _ := o.r.Need(engine.Ref{Block: bi, Row: row})
+		if len(n.Form.Spread) > 0 && n.Form.Same == nil {
+			continue
+		}
 		spare := func(s resource.Vector) bool {
 			without := sums[row].Sub(s)
 			return without.Covers(&n.Aggregate)

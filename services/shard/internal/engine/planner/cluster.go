@@ -78,6 +78,10 @@ type clusterState struct {
 	victimsAt   int     // where what is bound is in targets.seen
 	block       *engine.Block
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
+
+	rooms *roomsOfNeed
+
+	_ [56]byte // up to whole lines of memory: see places
 }
 
 // needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.
@@ -89,7 +93,6 @@ type needState struct {
 	vec      int32         // of aggregate, min unit and residual, one behind the other; and see amount
 	key      symbol.ID     // of Same or of the hard spread
 	domain   symbol.ID     // if wChosen
-	skew     int32         // of the hard spread
 	claims   int32         // first of its claims, chained by machineState.next
 	lastOne  int32         //
 	own      int32         // first of its Own machines, chained by machineState.ownNext, in walk order
@@ -136,7 +139,7 @@ const (
 	wWhole  // its aggregate is whole units (4.12)
 	wMany   // and more than one
 	wBought // took Speculative machines in this plan, and perhaps gave them back
-	wSpare  // has hard spread terms that its Same wins over (10.13)
+	wSpare  // has hard spread terms that do not count: its Same wins over them (10.13), or it does not count in units
 	wGang   // Pods of it start together or not at all (4.13)
 )
 

@@ -80,3 +80,16 @@ func (v *vectors) projected(d *resource.Vector, x *scratch) []int64 {
 	v.f.Project(d, x.rest)
 	return x.rest
 }
+
+// unitsIn is how many whole units of w an amount is.
+func (v *vectors) unitsIn(w *needState, amount []int64) int64 {
+	return match.UnitsIn(amount, v.unit(w))
+}
+
+// lacks takes off all, what a Need with a hard spread asks for, the units that run.
+func (v *vectors) lacks(w *needState, all []int64, run int64) []int64 {
+	for j, u := range v.unit(w) {
+		all[j] = max(0, all[j]-resource.MulSat(u, run))
+	}
+	return all
+}

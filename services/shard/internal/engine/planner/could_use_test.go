@@ -21,7 +21,7 @@ func TestReclaimThatAShortNeedCouldUseIsCounted(t *testing.T) {
 		"with a unit that does not fit":   {"need red/a cpu=8 unit=cpu:8", 0},
 		"a gang in its rack":              {"need red/a cpu=12 unit=cpu:4 same=rack in=rack:r1", 1},
 		"a gang in another rack":          {"need red/a cpu=12 unit=cpu:4 same=rack", 0},
-		"a hard spread":                   {"need red/a cpu=12 spread=zone:1", 0},
+		"a hard spread":                   {"need red/a cpu=12 unit=cpu:4 spread=zone:1", 0},
 	} {
 		s := newScript()
 		s.lines(c.need)

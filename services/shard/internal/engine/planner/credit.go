@@ -104,11 +104,14 @@ func (c *crediting) roundOwn() {
 		case w.bits&wSame != 0:
 			c.ownDomain(w)
 		default:
-			for at := w.own; at >= 0 && cl.machines[at].state.Bound() && cl.short(w); at = cl.machines[at].ownNext {
-				if l := &cl.machines[at]; match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) {
-					cl.claim(w, at)
+			untilNothing(cl, w, func() {
+				for at := w.own; at >= 0 && cl.machines[at].state.Bound() && cl.short(w); at = cl.machines[at].ownNext {
+					l := &cl.machines[at]
+					if l.claim < 0 && match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) && (w.bits&wSpread == 0 || contributes(cl, w, at, cl.amount(w, l.class))) {
+						cl.claim(w, at)
+					}
 				}
-			}
+			})
 		}
 	}
 }
@@ -130,9 +133,11 @@ func (c *crediting) roundRest() {
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return l.state.Bound() })
 		cl.claimUnclaimed(w, nil)
-		for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
-			cl.claimInFlight(w, at)
-		}
+		untilNothing(cl, w, func() {
+			for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
+				cl.claimInFlight(w, at)
+			}
+		})
 	}
 }
 
@@ -143,7 +148,7 @@ func (cl *clusterState) claimInFlight(w *needState, at int32) {
 		return
 	}
 	var buf [8]int64
-	if match.Touches(cl.worth(w, l, buf[:0]), cl.rest(w)) {
+	if contributes(cl, w, at, cl.worth(w, l, buf[:0])) {
 		cl.claim(w, at)
 	}
 }
@@ -159,15 +164,17 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 			cl.claimInFlight(w, at)
 		}
 	}
-	for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
-		try(at)
-	}
-	for _, at := range cl.byID {
-		if !cl.short(w) {
-			return
+	untilNothing(cl, w, func() {
+		for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
+			try(at)
 		}
-		try(at)
-	}
+		for _, at := range cl.byID {
+			if !cl.short(w) {
+				return
+			}
+			try(at)
+		}
+	})
 }
 
 // roundSpill is ENG-9.6: a machine in flight for a row that is gone still arrives in this cluster, so other Needs may claim it. A gang claims
@@ -187,11 +194,19 @@ func (c *crediting) roundSpill() {
 			continue
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
-		for _, at := range cl.byID {
-			if !cl.short(w) {
-				break
+		spill := func() {
+			for _, at := range cl.byID {
+				if !cl.short(w) {
+					break
+				}
+				cl.claimInFlight(w, at)
 			}
-			cl.claimInFlight(w, at)
+		}
+		untilNothing(cl, w, spill)
+		for had := int32(-1); w.bits&wSpread != 0 && had != w.lastOne && cl.short(w); { // a machine in flight may let a bound one contribute
+			had = w.lastOne
+			cl.claimUnclaimed(w, nil)
+			untilNothing(cl, w, spill)
 		}
 	}
 }

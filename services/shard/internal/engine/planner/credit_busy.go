@@ -105,8 +105,14 @@ func (cl *clusterState) mayStandFor(e, m int32) bool {
 		return false
 	}
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn {
-		if to := cl.shares[i].to; to < y.claim || !cl.usable(&cl.needs[to], x) { // one before the claimant would claim x in the next plan
+		to := &cl.needs[cl.shares[i].to]
+		if to.at < y.claim || !cl.usable(to, x) { // one before the claimant would claim x in the next plan
 			return false
+		}
+		if to.bits&wSpread != 0 {
+			if values := cl.values(cl.cat.Inventory, to.key); values[e] != values[m] {
+				return false
+			}
 		}
 	}
 	return true
@@ -184,7 +190,10 @@ func (c *crediting) keepInUse() {
 			}
 			all := make([]int64, cl.dimensions()) // that it asks for, with what is served elsewhere
 			cl.f.Project(&cl.need(w).Aggregate, all)
-			if rest := cl.restOf(w, all, nil); match.Touches(cl.worth(w, l, buf[:0]), rest) {
+			if w.bits&wSpread != 0 {
+				match.RoundUp(all, cl.unit(w))
+			}
+			if rest := cl.restOf(w, all, nil); contributesTo(cl, w, at, cl.worth(w, l, buf[:0]), rest) {
 				cl.claim(w, at)
 				claimed = true
 			}

@@ -3,6 +3,7 @@ package planner
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // claim makes a machine count for w, whole. A share of w on it becomes part of the claim.
@@ -11,8 +12,18 @@ func (cl *clusterState) claim(w *needState, at int32) {
 	if l.shares >= 0 {
 		cl.dropSharesOf(w, at)
 	}
-	cl.hold(w, at)
 	var buf [8]int64
+	if w.bits&wSpread != 0 {
+		r := roomsOf(cl, w)
+		cl.hold(w, at)
+		if v := cl.values(cl.cat.Inventory, w.key)[at]; v >= 0 {
+			r.Add(symbol.ID(v), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
+		}
+		cl.rooms.of = w.at
+		cl.recount(w)
+		return
+	}
+	cl.hold(w, at)
 	match.Subtract(cl.rest(w), cl.worth(w, l, buf[:0]))
 }
 
@@ -24,6 +35,7 @@ func (cl *clusterState) hold(w *needState, at int32) {
 }
 
 func (cl *clusterState) chain(w *needState, at int32) {
+	cl.rooms.forget()
 	l := &cl.machines[at]
 	l.claim, l.next = w.at, -1
 	l.bits &^= lKept
@@ -42,13 +54,16 @@ func (cl *clusterState) claimFree(w *needState, at int32) {
 	if w.bits &^= wPacked; w.slot >= 0 {
 		cl.unpack(w)
 	}
-	match.Subtract(cl.rest(w), cl.amount(w, cl.machines[at].class))
+	if w.bits&wSpread == 0 { // else it is counted when all are there
+		match.Subtract(cl.rest(w), cl.amount(w, cl.machines[at].class))
+	}
 }
 
 // release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.
 func (cl *clusterState) release(at int32) {
 	l := &cl.machines[at]
 	w := &cl.needs[l.claim]
+	cl.rooms.forget()
 	prev := int32(-1)
 	for i := w.claims; i != at; i = cl.machines[i].next {
 		prev = i
@@ -116,6 +131,9 @@ func (cl *clusterState) recount(w *needState) {
 // restOf takes off all, the aggregate of a Need, what it has, but for the claims that are left out.
 func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machineState) bool) []int64 {
 	var buf [8]int64
+	if w.bits&wSpread != 0 {
+		return cl.lacks(w, rest, roomsOf(cl, w).Served()) // no caller leaves out anything of such a Need
+	}
 	for i := w.claims; i >= 0; i = cl.machines[i].next {
 		if l := &cl.machines[i]; l.bits&lKept == 0 && (without == nil || !without(l)) {
 			match.Subtract(rest, cl.worth(w, l, buf[:0]))
@@ -133,18 +151,29 @@ func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machi
 // claimUnclaimed claims unclaimed bound machines one after the other, as far as w is short and they are usable, pass, and contribute.
 // pass may be nil.
 func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *machineState) bool) {
-	rest := cl.rest(w)
 	var buf [8]int64
-	for _, at := range cl.unclaimed() {
-		l := &cl.machines[at]
-		if l.claim >= 0 || l.bits&(lExcluded|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
-			continue
+	untilNothing(cl, w, func() {
+		for _, at := range cl.unclaimed() {
+			l := &cl.machines[at]
+			if l.claim >= 0 || l.bits&(lExcluded|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
+				continue
+			}
+			if !cl.short(w) {
+				return
+			}
+			if contributes(cl, w, at, cl.worth(w, l, buf[:0])) {
+				cl.claim(w, at)
+			}
 		}
-		if match.IsZero(rest) {
+	})
+}
+
+// untilNothing walks over machines that w may claim. With a hard spread it begins again as long as w claims something: a machine may let
+// another one contribute.
+func untilNothing(cl *clusterState, w *needState, walk func()) {
+	for last := w.lastOne; ; last = w.lastOne {
+		if walk(); w.bits&wSpread == 0 || w.lastOne == last || !cl.short(w) {
 			return
-		}
-		if match.Touches(cl.worth(w, l, buf[:0]), rest) {
-			cl.claim(w, at)
 		}
 	}
 }

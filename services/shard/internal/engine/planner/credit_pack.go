@@ -8,6 +8,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // scratch is what one worker needs beside the cluster it works on.
@@ -65,6 +66,11 @@ func (sh *sharing) packNeed(g *needState) {
 	slices.SortFunc(x.list, cl.pack)
 	x.rest = append(x.rest[:0], cl.aggregate(g)...)
 	var buf [8]int64
+	if g.bits&wSpread != 0 {
+		sh.layEvenly(g, x.list)
+		sh.listOffers(g, x.list)
+		return
+	}
 	for _, at := range x.list {
 		l := &cl.machines[at]
 		if room, used := cl.worth(g, l, buf[:0]), cl.at_(l.used, 0); g.bits&wWhole != 0 {
@@ -85,6 +91,28 @@ func (sh *sharing) packNeed(g *needState) {
 		}
 	}
 	sh.listOffers(g, x.list)
+}
+
+// layEvenly is the layout of a Need with a hard spread: the machines under each value hold as many units as those under any other, as far as
+// there is room (ENG-11.3).
+func (sh *sharing) layEvenly(g *needState, list []int32) {
+	cl := sh.cl
+	var r match.Rooms
+	var buf [8]int64
+	values, unit := cl.values(sh.w.Inventory, g.key), cl.unit(g)
+	for _, at := range list {
+		r.Add(symbol.ID(values[at]), cl.unitsIn(g, cl.worth(g, &cl.machines[at], buf[:0])))
+	}
+	r.Layers(cl.unitsIn(g, cl.aggregate(g)))
+	for _, at := range list {
+		left := &r.Units[r.Position(symbol.ID(values[at]))]
+		k := min(*left, cl.unitsIn(g, cl.worth(g, &cl.machines[at], buf[:0])))
+		*left -= k
+		used := cl.at_(cl.machines[at].used, 0)
+		for j, u := range unit {
+			used[j] = u * k
+		}
+	}
 }
 
 // donor is a Need with machines that may have something to offer to others: these are in clusterState.offering.
@@ -146,7 +174,7 @@ func (sh *sharing) finishOffers(w *needState) {
 // as these hold them, and what is left of each is less than what every recipient asks for.
 func (sh *sharing) usedUp(g *needState) bool {
 	cl := sh.cl
-	if g.bits&wWhole == 0 {
+	if g.bits&wWhole == 0 || g.bits&wSpread != 0 {
 		return false
 	}
 	rest, dim := int64(0), 0 // in a dimension that the unit has
@@ -216,7 +244,7 @@ func (sh *sharing) dropDonor(g *needState) {
 }
 
 // mayReceive reports whether w is a Need that shares are for (ENG-11.2).
-func (w *needState) mayReceive() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
+func (w *needState) mayReceive() bool { return w.bits&(wSame|wUnit) == wUnit }
 
 // measureUnits finds the least that any recipient of shares asks for. A donor with less to offer is skipped.
 func (nz *normalising) measureUnits() {
@@ -346,12 +374,24 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 		return
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
-	for _, o := range x.offers {
-		missing := sh.unitsMissing(w) - max(0, cl.headroomOf(w))
-		if missing <= 0 {
-			return
+	for again := true; again; {
+		again = false
+		for i := range x.offers {
+			o := &x.offers[i]
+			missing := sh.unitsMissing(w) - max(0, cl.headroomOf(w))
+			if missing <= 0 {
+				return
+			}
+			k := min(o.k, missing)
+			if w.bits&wSpread != 0 { // one share may let another one count (ENG-13.9)
+				k = roomsOf(cl, w).Useful(symbol.ID(cl.values(sh.w.Inventory, w.key)[o.at]), o.k, missing)
+				o.k -= k
+				again = again || k > 0
+			}
+			if k > 0 {
+				sh.give(w, o.at, k)
+			}
 		}
-		sh.give(w, o.at, min(o.k, missing))
 	}
 }
 
@@ -360,7 +400,7 @@ func (sh *sharing) offers(w *needState, g *donor, keep func(l *machineState) boo
 	cl, x := sh.cl, sh.x
 	for _, at := range cl.offering[g.from : g.from+g.n] {
 		l := &cl.machines[at]
-		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).Has(l.class) {
+		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).Has(l.class) || w.bits&wSpread != 0 && cl.values(sh.w.Inventory, w.key)[at] < 0 {
 			continue
 		}
 		if k := sh.offered(w, l); k > 0 {
@@ -406,8 +446,12 @@ func (sh *sharing) give(w *needState, at int32, k int64) {
 		rest[j] -= credit[j]
 		out[j] += taken[j]
 	}
+	cl.rooms.forget()
 	w.received, l.shares = int32(len(cl.shares)), int32(len(cl.shares))
 	cl.shares = append(cl.shares, s)
+	if w.bits&wSpread != 0 {
+		cl.recount(w)
+	}
 }
 
 // dropSharesOf ends the shares of w on a machine and counts its residual again.
@@ -428,6 +472,7 @@ func (cl *clusterState) dropSharesOf(w *needState, at int32) {
 
 // dropShare takes a share out of both chains. The recipient's residual is for the caller to recount.
 func (cl *clusterState) dropShare(i int32) {
+	cl.rooms.forget()
 	s := &cl.shares[i]
 	l, w := &cl.machines[s.on], &cl.needs[s.to]
 	for at := &l.shares; ; at = &cl.shares[*at].nextOn {

@@ -86,6 +86,7 @@ func (nz *normalising) clear() {
 	_, cl.supplyVersion = nz.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = nz.folding.version
 	cl.stale, cl.block = false, nil
+	cl.rooms.forget()
 }
 
 // setUp makes the Needs. It reads of the catalog what prepare has looked up.
@@ -130,7 +131,6 @@ func (nz *normalising) add(n *demand.Need, m *match.Matcher, row int32, hold dem
 	case len(n.Form.Spread) > 0:
 		w.bits |= wSpread
 		w.key, _ = str.Find(n.Form.Spread[0].Key)
-		w.skew = n.Form.Spread[0].MaxSkew
 	}
 	nz.measure(w, n)
 	return w
@@ -142,6 +142,9 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 	w.vec = cl.alloc(3)
 	cl.f.Project(&n.Aggregate, cl.aggregate(w))
 	cl.f.Project(&n.MinUnit, cl.unit(w))
+	if w.bits&wSpread != 0 {
+		match.RoundUp(cl.aggregate(w), cl.unit(w))
+	}
 	match.AddHeadroom(cl.aggregate(w), cl.unit(w), cl.headroomOf(w))
 	copy(cl.rest(w), cl.aggregate(w))
 	if !match.IsZero(cl.unit(w)) {
@@ -157,6 +160,9 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 		cl.vec = append(cl.vec, 0, int64(n.Form.MaxPerHost))
 	case k == 1:
 		w.bits |= wWhole
+	}
+	if w.bits&(wSpread|wWhole|wZero) == wSpread {
+		w.bits ^= wSpread | wSpare
 	}
 	if n.Form.MinMembers > 0 {
 		w.bits |= wGang

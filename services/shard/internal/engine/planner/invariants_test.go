@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -176,13 +177,37 @@ func newViews(w *engine.World) *views {
 func (v *views) need(r *engine.Result, ref engine.Ref) *reference.Need {
 	n, _ := r.Need(ref)
 	d := &reference.Need{Cluster: v.n.Clusters[ref.Block], Need: *n, Same: n.Form.Same}
+	spreads := len(n.Form.Spread) > 0 && d.Same == nil
+	if spreads { // what a hard spread counts is whole units (ENG-13.9)
+		d.Need.Aggregate = roundedUp(d.Need.Aggregate, d.Need.MinUnit)
+	}
 	room := d.Cluster.HeadroomOf(int(ref.Row))
 	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(max(0, room)))  // ENG-11.16
 	d.Need.Aggregate = d.Need.Aggregate.Sub(d.Need.MinUnit.Times(max(0, -room))) // ENG-11.18
-	if len(n.Form.Spread) > 0 && d.Same == nil {
+	if spreads && wholeUnits(&d.Need.Aggregate, &d.Need.MinUnit) {
 		d.Spread = &n.Form.Spread[0]
 	}
 	return d
+}
+
+func roundedUp(all, unit resource.Vector) resource.Vector {
+	k := int64(0)
+	for i := range all.Len() {
+		u := unit.Get(all.Dim(i))
+		if u == 0 {
+			return all
+		}
+		k = max(k, (all.Val(i)-1)/u+1)
+	}
+	return unit.Times(k)
+}
+
+func wholeUnits(all, unit *resource.Vector) bool {
+	if all.IsZero() || unit.IsZero() {
+		return all.IsZero()
+	}
+	x := unit.Times(all.Get(unit.Dim(0)) / unit.Val(0))
+	return x.Equal(all)
 }
 
 func checkMachine(w *engine.World, r *engine.Result, v *views, i inventory.Index, h *holder) error {
@@ -351,6 +376,7 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 	}
 	d := v.need(r, ref)
 	var gives []resource.Vector // of each claim
+	var at []string             // value of the key of its hard spread
 	var sum resource.Vector
 	for _, c := range b.Claims {
 		if c.Row != ref.Row || c.Kind == engine.ClaimKept {
@@ -365,12 +391,22 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 			s = s.Sub(x.Need.MinUnit.Times(k))
 		}
 		gives = append(gives, d.Gives(s))
+		if d.Spread != nil {
+			at = append(at, reference.Value(v.by[c.Machine], d.Spread.Key))
+		}
 		sum = sum.Add(d.Gives(s))
 	}
+	claims := len(gives)
 	for _, s := range b.Shares {
 		if s.Row == ref.Row {
 			sum = sum.Add(d.Need.MinUnit.Times(s.Units))
+			if d.Spread != nil {
+				gives, at = append(gives, d.Need.MinUnit.Times(s.Units)), append(at, reference.Value(v.by[s.Machine], d.Spread.Key))
+			}
 		}
+	}
+	if d.Spread != nil {
+		return checkSpread(r, v, d, ref, gives, at, claims)
 	}
 	rest := d.Need.Aggregate.Sub(sum)
 	all := d.Need.Aggregate // with what runs elsewhere: machines in use stay for it (ENG-11.18)
@@ -390,12 +426,12 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 	}
 	lacks := d.LacksToStart(rest)
 	waits := ref.Row < engine.FoldedRow && !lacks.IsZero()
-	if waits && d.Spread == nil && !takenOver(v, on, d, ref) && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
+	if waits && !takenOver(v, on, d, ref) && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
 		return c.Row == ref.Row && (c.Kind == engine.ClaimIdle || c.Kind == engine.ClaimPurchased)
 	}) {
 		return fmt.Errorf("ENG-P25: %s cannot start and takes machines", d.Need.Group)
 	}
-	if !short || d.Same != nil || d.Spread != nil || heldNeed(b, v, ref) {
+	if !short || d.Same != nil || heldNeed(b, v, ref) {
 		return nil
 	}
 	for _, m := range v.n.Machines {
@@ -412,6 +448,73 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 		}
 	}
 	return nil
+}
+
+// checkSpread is ENG-P3 for a hard spread, by the rule of kube-scheduler: what runs is filled up one by one, each under a value that has room
+// and at most as many as the least under any value, and the skew (ENG-13.9).
+func checkSpread(r *engine.Result, v *views, d *reference.Need, ref engine.Ref, gives []resource.Vector, at []string, claims int) error {
+	b := r.Blocks[ref.Block]
+	asked := unitsIn(&d.Need.Aggregate, &d.Need.MinUnit)
+	if asked > 10_000 {
+		return nil
+	}
+	run := func(without int) (n int64) {
+		room, count := map[string]int64{}, map[string]int64{}
+		for _, m := range v.n.Machines {
+			there := m.Seen.Bound() && m.Machine.Cluster == b.Cluster && !slices.Contains(b.Excluded, m.Index) || reference.InFlight(m, d.Cluster)
+			if x, has := reference.ValueOf(m, d.Spread.Key); has && there && v.n.Match(d, m) {
+				room[x] += 0
+			}
+		}
+		for i, x := range at {
+			if room[x] += 0; i != without {
+				room[x] = min(asked, room[x]+min(asked, unitsIn(&gives[i], &d.Need.MinUnit)))
+			}
+		}
+		for n < asked {
+			best := ""
+			low := int64(math.MaxInt64)
+			for x := range room {
+				low = min(low, count[x])
+			}
+			if len(room) < int(d.Spread.MinDomains) {
+				low = 0
+			}
+			for x := range room {
+				if count[x] < room[x] && count[x] < low+int64(d.Spread.MaxSkew) && (best == "" || count[x] < count[best] || count[x] == count[best] && x < best) {
+					best = x
+				}
+			}
+			if best == "" {
+				break
+			}
+			count[best]++
+			n++
+		}
+		return n
+	}
+	n, short := run(-1), slices.Contains(r.Short, ref)
+	if short != (n < asked) {
+		return fmt.Errorf("ENG-P3: %d of %d units of %s run, and it is short: %v", n, asked, d.Need.Group, short)
+	}
+	elsewhere := d.Cluster.HeadroomOf(int(ref.Row)) < 0
+	if d.Cluster.Facts.SharingPerMille > 0 || elsewhere || short || claims == 0 {
+		return nil
+	}
+	for i := range claims {
+		if run(i) < asked {
+			return nil
+		}
+	}
+	return fmt.Errorf("ENG-P3: %s has %d machines and would be covered without any of them", d.Need.Group, claims)
+}
+
+func unitsIn(all, unit *resource.Vector) int64 {
+	n := int64(math.MaxInt64)
+	for i := range unit.Len() {
+		n = min(n, all.Get(unit.Dim(i))/unit.Val(i))
+	}
+	return n
 }
 
 // sharedOnly: credits of shares are bounded by what was missing when they were given, so a Need that lost something later

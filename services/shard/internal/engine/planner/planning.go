@@ -28,7 +28,7 @@ func (p *plan) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
 //   - workers, folding, questions, free: goroutines, answers of section 8, numbers of questions, free pools.
 //   - clusters: the state of each cluster, and which of them changed. A clusterState knows nothing of other clusters.
 //   - pending, unmet, queue: Needs that are short after credit, those short after allocation, and the order of allocations.
-//   - tops, actions, spread, acquirer: domains, actions, hard spreads, and taking free machines by the cover rule.
+//   - tops, actions, acquirer, spread: domains, actions, and taking free machines by the cover rule, with a hard spread from several domains.
 //   - gangs, allocator, runs, exchange: one allocation of a gang, of any Need, of many equal Needs at once, and the exchange afterwards.
 //   - preemption: section 15, with its victims and excess.
 //   - settling, verdicts, reasons, publisher: actions, verdicts, reasons of shortfalls, and the published result.
@@ -48,8 +48,8 @@ type planning struct {
 	queue      allocationQueue
 	tops       topologies
 	actions    actionList
-	spread     spreading
 	acquirer   acquirer
+	spread     spreading
 	gangs      gangAllocator
 	allocator  allocator
 	runs       runs
@@ -75,8 +75,8 @@ func newPlanning() *planning {
 	p.queue = allocationQueue{clusters: &p.clusters, unmet: &p.unmet}
 	p.tops = topologies{plan: &p.plan, free: &p.free}
 	p.actions = actionList{plan: &p.plan, clusters: &p.clusters}
-	p.spread = spreading{plan: &p.plan, free: &p.free, tops: &p.tops, cover: &p.cover}
-	p.acquirer = acquirer{plan: &p.plan, free: &p.free, clusters: &p.clusters, tops: &p.tops, actions: &p.actions, spread: &p.spread, cover: &p.cover}
+	p.acquirer = acquirer{plan: &p.plan, free: &p.free, clusters: &p.clusters, tops: &p.tops, actions: &p.actions, cover: &p.cover}
+	p.spread = spreading{plan: &p.plan, free: &p.free, tops: &p.tops, acquirer: &p.acquirer, cover: &p.cover}
 	p.gangs = gangAllocator{plan: &p.plan, free: &p.free, clusters: &p.clusters, unmet: &p.unmet, tops: &p.tops, cover: &p.cover, x: x}
 	p.runs = runs{plan: &p.plan, workers: &p.workers, free: &p.free, clusters: &p.clusters, pending: &p.pending, queue: &p.queue, actions: &p.actions,
 		cover: &p.cover}
@@ -85,7 +85,7 @@ func newPlanning() *planning {
 	p.exchange = exchange{plan: &p.plan, free: &p.free, clusters: &p.clusters, pending: &p.pending, tops: &p.tops, actions: &p.actions,
 		acquirer: &p.acquirer, cover: &p.cover}
 	p.preemption = preemption{plan: &p.plan, clusters: &p.clusters, pending: &p.pending, unmet: &p.unmet, queue: &p.queue, actions: &p.actions,
-		spread: &p.spread, acquirer: &p.acquirer, allocator: &p.allocator}
+		spread: &p.spread, allocator: &p.allocator}
 	for _, t := range []*targets{&p.preemption.victims, &p.preemption.excess} {
 		*t = targets{plan: &p.plan, workers: &p.workers, clusters: &p.clusters, tops: &p.tops}
 	}

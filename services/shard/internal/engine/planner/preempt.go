@@ -48,7 +48,6 @@ type preemption struct {
 	queue     *allocationQueue
 	actions   *actionList
 	spread    *spreading
-	acquirer  *acquirer
 	allocator *allocator
 
 	victims        targets
@@ -75,8 +74,7 @@ func (pe *preemption) run() {
 			pe.allocator.claimUnclaimed(cl, w)
 			if !held(w) && (w.bits&wGang == 0 || pe.allocator.canStart(cl, w)) {
 				n := len(pe.actions.list)
-				pe.acquirer.acquire(cl, w, inventory.IdlePool)
-				pe.acquirer.acquire(cl, w, inventory.SpeculativePool)
+				pe.allocator.acquireFree(cl, w)
 				pe.actions.resumed = pe.actions.resumed || len(pe.actions.list) > n
 			}
 		}
@@ -97,28 +95,31 @@ type request struct {
 	rest []int64
 }
 
-// takes puts a machine against the request, if it contributes, lies in the domain and keeps the skew.
+// takes puts a machine against the request, if it contributes and lies in the domain.
 func (h *request) takes(i inventory.Index, class uint32) bool {
 	sup := h.cl.amount(h.w, class)
 	if !match.Touches(sup, h.rest) {
 		return false
 	}
-	if h.w.bits&(wSame|wSpread) != 0 {
-		v, has := h.plan.w.Inventory.Value(i, h.w.key)
-		if !has || h.w.bits&wSame != 0 && v != h.w.domain {
+	switch {
+	case h.w.bits&wSame != 0:
+		if v, has := h.plan.w.Inventory.Value(i, h.w.key); !has || v != h.w.domain {
 			return false
 		}
-		if h.w.bits&wSpread != 0 {
-			s := h.spread
-			at := s.Find(v)
-			if !s.MayGo(at, h.w.skew) {
-				return false
-			}
-			s.Counts[s.Position(v)]++
+	case h.w.bits&wSpread != 0:
+		if !h.spread.gains(i, h.w.key, h.cl.unitsIn(h.w, sup)) {
+			return false
 		}
+		h.recount()
+		return true
 	}
 	match.Subtract(h.rest, sup)
 	return true
+}
+
+// recount computes what a request with a hard spread still lacks.
+func (h *request) recount() {
+	h.rest = h.cl.lacks(h.w, append(h.rest[:0], h.cl.aggregate(h.w)...), h.spread.Served())
 }
 
 // preemptFor uses the three means of 15.2, the gentler first.
@@ -126,12 +127,13 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 	h := &pe.request
 	h.cl, h.w = cl, w
 	h.rest = append(h.rest[:0], cl.rest(w)...)
+	if w.bits&wSpread != 0 {
+		pe.spread.withFree(cl, w)
+		h.recount()
+	}
 	starts := w.bits&(wGang|wSpread) == wGang && !match.IsZero(lacksToStart(cl, w, h.rest)) // it takes what is free as well, if it can start (15.3)
 	if starts {
 		match.Subtract(h.rest, pe.allocator.freeFor(cl, w))
-	}
-	if w.bits&wSpread != 0 {
-		pe.spread.known(cl, w)
 	}
 	over := pe.takeovers(h)
 	excess := pe.excessFor(h)
@@ -165,8 +167,7 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 	}
 	if starts {
 		n := len(pe.actions.list)
-		pe.acquirer.acquire(cl, w, inventory.IdlePool)
-		pe.acquirer.acquire(cl, w, inventory.SpeculativePool)
+		pe.allocator.acquireFree(cl, w)
 		pe.actions.resumed = pe.actions.resumed || len(pe.actions.list) > n
 		pe.unmet.gained = pe.unmet.gained || len(pe.actions.list) > n
 	}
@@ -197,7 +198,12 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 func (pe *preemption) promise(cl *clusterState, w *needState, i inventory.Index, class uint32, s inventory.State) {
 	g := cl.gainOf(w)
 	g.promised = append(g.promised, passed{i, class, s})
-	match.Subtract(cl.rest(w), cl.amount(w, class))
+	cl.rooms.forget()
+	if w.bits&wSpread != 0 {
+		cl.recount(w)
+	} else {
+		match.Subtract(cl.rest(w), cl.amount(w, class))
+	}
 	pe.unmet.gained = true
 	pe.clusters.markStale(cl)
 }

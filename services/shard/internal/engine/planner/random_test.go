@@ -221,7 +221,7 @@ func drawProfile(t source, sh shape) demand.Profile {
 	}
 	if chance(t, sh.spread) {
 		p.Spread = []demand.Spread{{Key: oneOf(t, "topology.kubernetes.io/zone", "topology.kubernetes.io/zone", "rack"),
-			MaxSkew: oneOf[int32](t, 1, 1, 2)}}
+			MaxSkew: oneOf[int32](t, 1, 1, 2), MinDomains: oneOf[int32](t, 0, 0, 0, 2, 3, 1000)}}
 	}
 	return p
 }

@@ -286,13 +286,13 @@ func (re *reasons) spreadBlocked(cl *clusterState, w *needState) bool {
 	if t == nil || !re.leftFree(cl, w) {
 		return false
 	}
-	re.spread.known(cl, w)
+	re.spread.withFree(cl, w)
 	for d := range t.Top.Domains {
 		for k := range inventory.Pool(2) {
 			re.cover.AvoidFor(re.free, cl.d.ID, k, re.spread.inDomain(t, d))
 			for i, cell := range t.Top.Domains[d].Cells[k] {
 				if t.Left(re.free, d, k, i) > re.cover.Avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
-					re.spread.MayGo(re.spread.Find(t.Top.Domains[d].Value), w.skew) {
+					re.spread.Gain(t.Top.Domains[d].Value, cl.unitsIn(w, cl.amount(w, cell.Class))) > 0 {
 					return false
 				}
 			}

@@ -227,9 +227,11 @@ func (vs *verdicts) of(v *engine.Verdict, cl *clusterState, w *needState) {
 		g := w.gain
 		w.gain = 0
 		saved := append([]int64(nil), rest...)
+		cl.rooms.forget()
 		cl.recount(w)
 		vs.coverage(v, agg, rest)
 		w.gain = g
+		cl.rooms.forget()
 		copy(rest, saved)
 	} else {
 		vs.coverage(v, agg, rest)
@@ -258,6 +260,11 @@ func (vs *verdicts) coverage(v *engine.Verdict, agg, rest []int64) {
 // restConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
 func (vs *verdicts) restConfigured(cl *clusterState, w *needState, into []int64) []int64 {
 	rest := append(into, cl.aggregate(w)...)
+	if w.bits&wSpread != 0 {
+		var r match.Rooms
+		fillRooms(cl, &r, w, func(l *machineState) bool { return l.state != inventory.Configured })
+		return cl.lacks(w, rest, r.Served())
+	}
 	var buf [8]int64
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
 		if l := &cl.machines[at]; l.bits&lKept == 0 && l.state == inventory.Configured {

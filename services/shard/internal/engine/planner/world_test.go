@@ -205,7 +205,12 @@ func (s *script) need(alias string, words []string) {
 		case k == "same":
 			p.Requirements = append(p.Requirements, demand.Requirement{Key: keyOf(label), Op: demand.Same, Values: values})
 		case k == "spread":
-			p.Spread = append(p.Spread, demand.Spread{Key: keyOf(label), MaxSkew: int32(number(rest))})
+			skew, least, _ := strings.Cut(rest, ",")
+			term := demand.Spread{Key: keyOf(label), MaxSkew: int32(number(skew))}
+			if least != "" {
+				term.MinDomains = int32(number(least))
+			}
+			p.Spread = append(p.Spread, term)
 		case k == "tolerate":
 			p.TolerationsStated = true
 			if label != "" {

@@ -32,8 +32,7 @@ func (n acquisition) allocate() {
 		if !n.canStart(d) {
 			continue
 		}
-		n.acquire(d, inventory.Idle)
-		n.acquire(d, inventory.Speculative)
+		n.acquireFree(d)
 		n.reattribute(d)
 	}
 }
@@ -76,6 +75,16 @@ func (n acquisition) freeFor(d *Need) (sum resource.Vector) {
 	return sum
 }
 
+// acquireFree takes free machines: Idle ones, then Speculative ones (ENG-12.3).
+func (n acquisition) acquireFree(d *Need) {
+	if d.Spread != nil {
+		n.acquireSpread(d)
+		return
+	}
+	n.acquire(d, inventory.Idle)
+	n.acquire(d, inventory.Speculative)
+}
+
 // acquire takes free machines of one pool: the cheapest cover of the candidates of ENG-13.1.
 func (n acquisition) acquire(d *Need, pool inventory.State) {
 	rest := n.residual(d)
@@ -88,13 +97,7 @@ func (n acquisition) acquire(d *Need, pool inventory.State) {
 			list = append(list, m)
 		}
 	}
-	var taken []*Machine
-	if d.Spread != nil {
-		taken = n.coverSpread(d, rest, list)
-	} else {
-		taken = n.cover(d, rest, list)
-	}
-	for _, m := range taken {
+	for _, m := range n.cover(d, rest, list) {
 		n.claim(d, m)
 		m.acquired = true
 	}
@@ -118,6 +121,11 @@ func (n acquisition) reattribute(d *Need) {
 		}
 		if s := n.displaceable(d, m); !s.Touches(&rest) {
 			continue
+		}
+		if d.Spread != nil {
+			if _, more := n.roomsNow(d).with(d, m, units(n.displaceable(d, m), d.MinUnit)); !more {
+				continue
+			}
 		}
 		n.displaced++
 		for _, sh := range slices.Clone(m.shares) {
@@ -161,18 +169,10 @@ func (n acquisition) claimUnclaimed(d *Need) {
 	if !n.isShort(d) || d.Same != nil && !d.chosen {
 		return
 	}
-	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
+	n.claimWhileShort(d, n.bound(d.Cluster, func(m *Machine) bool {
 		return m.claim == nil && m.goesTo == nil && n.Usable(d, m) && inside(d, m)
-	}) {
-		if rest := n.residual(d); n.contributes(d, m, rest) && (d.Spread == nil || n.eligible(d, m)) {
-			n.claim(d, m)
-		}
-	}
-	for _, m := range n.unclaimedInFlight(d) {
-		if rest := n.residual(d); inside(d, m) && n.contributes(d, m, rest) && (d.Spread == nil || n.eligible(d, m)) {
-			n.claim(d, m)
-		}
-	}
+	}))
+	n.claimWhileShort(d, slices.DeleteFunc(n.unclaimedInFlight(d), func(m *Machine) bool { return !inside(d, m) }))
 }
 
 // unclaimedInFlight lists what is in flight for d's cluster and no need claims: d's Own first, then the others by id.

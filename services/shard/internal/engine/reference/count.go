@@ -10,6 +10,10 @@ import (
 // contributes reports whether what m still has to give reduces the residual (ENG-6.4).
 func (n *State) contributes(d *Need, m *Machine, rest resource.Vector) bool {
 	s := n.worth(d, m)
+	if d.Spread != nil {
+		_, more := n.roomsNow(d).with(d, m, n.unitsOn(d, m))
+		return more && !rest.IsZero()
+	}
 	return s.Touches(&rest)
 }
 
@@ -26,6 +30,9 @@ func (n *State) worth(d *Need, m *Machine) resource.Vector {
 
 // credited is what counts for d now, section 15 aside.
 func (n *State) credited(d *Need) resource.Vector {
+	if d.Spread != nil {
+		return n.servedOn(d, slices.DeleteFunc(slices.Clone(d.claims), func(m *Machine) bool { return m.kept }), d.received)
+	}
 	var sum resource.Vector
 	for _, m := range d.claims {
 		if !m.kept {
@@ -40,6 +47,9 @@ func (n *State) credited(d *Need) resource.Vector {
 
 // residual is what d lacks.
 func (n *State) residual(d *Need) resource.Vector {
+	if d.Spread != nil {
+		return d.Aggregate.Sub(n.servedOn(d, n.has(d), d.received))
+	}
 	r := d.Aggregate.Sub(n.credited(d))
 	for _, m := range d.promised {
 		r = r.Sub(n.Yields(d, m))
@@ -66,15 +76,20 @@ func (n *State) drop(d *Need, m *Machine) {
 	d.claims = slices.DeleteFunc(d.claims, func(x *Machine) bool { return x == m })
 }
 
-// claimWhileShort claims the listed machines one after the other, as far as d is short and they contribute (ENG-9.2, ENG-6.4).
+// claimWhileShort claims the listed machines one after the other, as far as d is short and they contribute (ENG-9.2, ENG-6.4). With a
+// hard spread it begins again as long as it claims something: a machine may let another one contribute.
 func (n *State) claimWhileShort(d *Need, list []*Machine) {
-	for _, m := range list {
-		rest := n.residual(d)
-		if rest.IsZero() {
-			return
-		}
-		if n.contributes(d, m, rest) {
-			n.claim(d, m)
+	for again := true; again; {
+		again = false
+		for _, m := range list {
+			rest := n.residual(d)
+			if rest.IsZero() {
+				return
+			}
+			if !slices.Contains(d.claims, m) && n.contributes(d, m, rest) {
+				n.claim(d, m)
+				again = d.Spread != nil
+			}
 		}
 	}
 }

@@ -50,6 +50,11 @@ func (n crediting) credit(c *Cluster) {
 			spill = inDomain(d, spill)
 		}
 		n.claimWhileShort(d, spill)
+		for had := -1; d.Spread != nil && had != len(d.claims); { // a machine in flight may let a bound one contribute
+			had = len(d.claims)
+			n.claimWhileShort(d, n.bound(c, func(m *Machine) bool { return unclaimed(m) && n.Usable(d, m) }))
+			n.claimWhileShort(d, slices.DeleteFunc(slices.Clone(spill), func(m *Machine) bool { return m.claim != nil }))
+		}
 	}
 	n.keepBusy(c)
 	for _, d := range c.normalised {
@@ -109,7 +114,9 @@ func (n crediting) keepBusy(c *Cluster) {
 		for i := len(claimed) - 1; i >= 0 && claimed[i].rank < e.rank; i-- {
 			m := claimed[i]
 			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) ||
-				slices.ContainsFunc(m.shares, func(s *Share) bool { return compareNeeds(s.to, m.claim) < 0 || !n.Usable(s.to, e) }) {
+				slices.ContainsFunc(m.shares, func(s *Share) bool {
+					return compareNeeds(s.to, m.claim) < 0 || !n.Usable(s.to, e) || s.to.Spread != nil && Value(e, s.to.Spread.Key) != Value(m, s.to.Spread.Key)
+				}) {
 				continue
 			}
 			e.claim, m.claim = m.claim, nil

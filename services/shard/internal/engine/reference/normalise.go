@@ -22,6 +22,9 @@ func (n normalising) normalise() {
 		groups := map[group]*Need{}
 		for i := range c.Needs {
 			d := &Need{Cluster: c, row: int32(i), Need: c.Needs[i], hold: c.Holds[i]}
+			if len(d.Form.Spread) > 0 && d.Form.Same == nil {
+				d.roundUp()
+			}
 			if room := c.HeadroomOf(i); room >= 0 {
 				d.Aggregate = d.Aggregate.Add(d.MinUnit.Times(room)) // ENG-11.16
 			} else {
@@ -55,7 +58,7 @@ func (n normalising) normalise() {
 		}
 		for _, d := range c.normalised {
 			d.Same = d.Form.Same
-			if len(d.Form.Spread) > 0 && d.Same == nil {
+			if len(d.Form.Spread) > 0 && d.Same == nil && (d.inUnits() || d.Aggregate.IsZero()) {
 				d.Spread = &d.Form.Spread[0]
 			}
 			slices.SortFunc(d.members, func(a, b int32) int {

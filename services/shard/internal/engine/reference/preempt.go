@@ -21,8 +21,7 @@ func (n preempting) preemption() {
 		if d.lost {
 			n.claimUnclaimed(d)
 			if d.hold == demand.NotHeld && n.canStart(d) {
-				n.acquire(d, inventory.Idle)
-				n.acquire(d, inventory.Speculative)
+				n.acquireFree(d)
 			}
 		}
 		if d.hold != demand.NotHeld || !n.isShort(d) || d.Same != nil && !d.chosen {
@@ -30,27 +29,30 @@ func (n preempting) preemption() {
 		}
 		gang := d.Same != nil && !d.MinUnit.Covers(&d.Aggregate) && d.Form.MinMembers == 0
 		rest := n.residual(d)
+		var room rooms
+		if d.Spread != nil {
+			room = n.roomsWithFree(d)
+			rest = d.Aggregate.Sub(d.MinUnit.Times(room.served(d.Spread)))
+		}
 		lacks := d.LacksToStart(rest)
 		starts := d.Spread == nil && !lacks.IsZero() // it takes what is free as well, if it can start (ENG-15.3)
 		if starts {
 			rest = rest.Sub(n.freeFor(d))
 		}
-		counts := map[string]int{}
-		if d.Spread != nil {
-			counts = n.known(d)
-		}
-		// want takes m for d on paper: it must contribute, be in the domain and keep the skew.
+		// want takes m for d on paper: it must contribute and be in the domain.
 		want := func(m *Machine) bool {
 			s := n.Yields(d, m)
 			if rest.IsZero() || !s.Touches(&rest) || !inside(d, m) {
 				return false
 			}
 			if d.Spread != nil {
-				v, has := attr(&m.Machine, d.Spread.Key)
-				if !has || !mayGo(counts, v, d.Spread.MaxSkew) {
+				more, gains := room.with(d, m, units(s, d.MinUnit))
+				if !gains {
 					return false
 				}
-				counts[v]++
+				room = more
+				rest = d.Aggregate.Sub(d.MinUnit.Times(room.served(d.Spread)))
+				return true
 			}
 			rest = rest.Sub(s)
 			return true
@@ -75,8 +77,7 @@ func (n preempting) preemption() {
 			continue
 		}
 		if starts {
-			n.acquire(d, inventory.Idle)
-			n.acquire(d, inventory.Speculative)
+			n.acquireFree(d)
 		}
 		for _, m := range over {
 			n.takeOver(d, m)

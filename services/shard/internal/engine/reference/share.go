@@ -15,6 +15,20 @@ func (d *Need) inUnits() bool {
 	return !whole.IsZero() && whole.Equal(&d.Aggregate)
 }
 
+// roundUp makes the aggregate whole units: what a hard spread counts (ENG-13.9). A unit that names too little cannot be counted.
+func (d *Need) roundUp() {
+	k := int64(0)
+	for i := range d.Aggregate.Len() {
+		u := d.MinUnit.Get(d.Aggregate.Dim(i))
+		if u == 0 {
+			return
+		}
+		x := d.Aggregate.Val(i)
+		k = max(k, x/u+min(x%u, 1))
+	}
+	d.Aggregate = d.MinUnit.Times(k)
+}
+
 // perHost is how many units of d one machine may hold, or 0 (ENG-4.12a).
 func (d *Need) perHost() int64 {
 	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) && d.elsewhere.IsZero() {
@@ -41,11 +55,15 @@ func (n *State) Yields(d *Need, m *Machine) resource.Vector { return d.Gives(n.S
 // packedInUnits distributes the units of a donor over its credited machines, one after the other (ENG-11.3).
 func (n *State) packedInUnits(g *Need, list []*Machine) map[*Machine]resource.Vector {
 	out := map[*Machine]resource.Vector{}
-	left := units(g.Aggregate, g.MinUnit)
+	left, at := rooms{"": units(g.Aggregate, g.MinUnit)}, func(*Machine) string { return "" }
+	if g.Spread != nil {
+		at = func(m *Machine) string { return Value(m, g.Spread.Key) }
+		left = n.layers(g, list)
+	}
 	for _, m := range list {
-		k := min(left, units(n.worth(g, m), g.MinUnit))
+		k := min(left[at(m)], units(n.worth(g, m), g.MinUnit))
 		out[m] = g.MinUnit.Times(k)
-		left -= k
+		left[at(m)] -= k
 	}
 	return out
 }
@@ -124,7 +142,7 @@ func sharedOn(d *Need, m *Machine) (k int64) {
 
 // share gives d shares on the machines that keep selects, as far as it is short (ENG-11.2, ENG-11.5, 11.6).
 func (n *State) share(d *Need, keep func(m *Machine) bool) {
-	if !n.Policy.Sharing || d.Same != nil || d.Spread != nil || d.MinUnit.IsZero() {
+	if !n.Policy.Sharing || d.Same != nil || d.MinUnit.IsZero() {
 		return
 	}
 	type offer struct {
@@ -136,6 +154,11 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 		if m.claim == nil || m.claim == d || m.claim.Cluster != d.Cluster || m.kept || m.goesTo != nil || !keep(m) || !n.Match(d, m) {
 			continue
 		}
+		if d.Spread != nil {
+			if _, has := attr(&m.Machine, d.Spread.Key); !has {
+				continue
+			}
+		}
 		k := units(n.offered(m), d.MinUnit)
 		if most := d.perHost(); most > 0 {
 			k = min(k, max(0, most-sharedOn(d, m)))
@@ -145,24 +168,36 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 		}
 	}
 	slices.SortFunc(offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), packOrder(a.m, b.m)) })
-	for _, o := range offers {
-		rest := n.residual(d)
-		need := int64(0)
-		for i := range d.MinUnit.Len() {
-			r, u := rest.Get(d.MinUnit.Dim(i)), d.MinUnit.Val(i)
-			need = max(need, r/u+min(r%u, 1))
+	for again := true; again; {
+		again = false
+		for i := range offers {
+			o := &offers[i]
+			rest := n.residual(d)
+			need := int64(0)
+			for i := range d.MinUnit.Len() {
+				r, u := rest.Get(d.MinUnit.Dim(i)), d.MinUnit.Val(i)
+				need = max(need, r/u+min(r%u, 1))
+			}
+			if d.row < engine.FoldedRow {
+				need -= max(0, d.Cluster.HeadroomOf(int(d.row))) // ENG-11.16
+			}
+			if need <= 0 {
+				return
+			}
+			k := min(o.k, need)
+			if d.Spread != nil { // one share may let another one count (ENG-13.9)
+				k = n.shareable(d, o.m, o.k, need)
+				o.k -= k
+				again = again || k > 0
+			}
+			if k == 0 {
+				continue
+			}
+			taken := d.MinUnit.Times(k)
+			s := &Share{to: d, on: o.m, units: k, taken: taken, credit: taken.Min(rest)}
+			// A second share on the same machine in the same plan adds to the first one's machine, not to its units.
+			o.m.shares = append(o.m.shares, s)
+			d.received = append(d.received, s)
 		}
-		if d.row < engine.FoldedRow {
-			need -= max(0, d.Cluster.HeadroomOf(int(d.row))) // ENG-11.16
-		}
-		if need <= 0 {
-			return
-		}
-		k := min(o.k, need)
-		taken := d.MinUnit.Times(k)
-		s := &Share{to: d, on: o.m, units: k, taken: taken, credit: taken.Min(rest)}
-		// A second share on the same machine in the same plan adds to the first one's machine, not to its units.
-		o.m.shares = append(o.m.shares, s)
-		d.received = append(d.received, s)
 	}
 }

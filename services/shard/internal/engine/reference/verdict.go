@@ -2,6 +2,7 @@ package reference
 
 import (
 	"math/big"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
@@ -121,6 +122,10 @@ func (n verdicts) verdict(d *Need) engine.Verdict {
 // withoutConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
 func (n verdicts) withoutConfigured(d *Need) resource.Vector {
 	rest := d.Aggregate
+	if d.Spread != nil {
+		return rest.Sub(n.servedOn(d, slices.DeleteFunc(slices.Clone(d.claims), func(m *Machine) bool { return m.kept || m.Seen != inventory.Configured }),
+			slices.DeleteFunc(slices.Clone(d.received), func(s *Share) bool { return s.on.Seen != inventory.Configured })))
+	}
 	for _, m := range d.claims {
 		if !m.kept && m.Seen == inventory.Configured {
 			rest = rest.Sub(n.worth(d, m))
@@ -147,7 +152,7 @@ func (n verdicts) metDetail(d *Need, row int32) engine.Detail {
 	switch {
 	case d.Cluster.Unplaced != nil && d.Cluster.Unplaced[row]:
 		return engine.DetailUnplaced
-	case d.Same != nil && len(d.Form.Spread) > 0:
+	case d.Spread == nil && len(d.Form.Spread) > 0:
 		return engine.DetailSpreadIgnored
 	}
 	return engine.NoDetail
@@ -230,11 +235,11 @@ func (n verdicts) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 		return engine.DetailDomainTooSmall
 	}
 	if d.Spread != nil {
-		free, fits := 0, 0
+		free, fits, room := 0, 0, n.roomsWithFree(d)
 		for _, m := range left {
 			if n.free(d, m) {
 				free++
-				if n.eligible(d, m) {
+				if _, more := room.with(d, m, n.unitsOn(d, m)); more {
 					fits++
 				}
 			}

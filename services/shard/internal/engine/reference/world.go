@@ -112,6 +112,9 @@ func InFlight(m *Machine, c *Cluster) bool {
 		(m.Seen == inventory.Creating || m.Seen == inventory.Idle || m.Seen == inventory.Draining)
 }
 
+// ValueOf is the machine's value of a key, and whether it has one.
+func ValueOf(m *Machine, key string) (string, bool) { return attr(&m.Machine, key) }
+
 // Value is the machine's value of the key of a Same or spread term.
 func Value(m *Machine, key string) string { v, _ := attr(&m.Machine, key); return v }
 

@@ -1,0 +1,75 @@
+package planner
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// roomsOfNeed is the rooms of the Need with a hard spread that was asked about last (ENG-13.9).
+type roomsOfNeed struct {
+	match.Rooms
+	of int32 // position in needs, or -1
+}
+
+// roomsOf returns the room that w has under each value of its spread key. Values under which its cluster has a matching machine count, too.
+func roomsOf(cl *clusterState, w *needState) *match.Rooms {
+	if cl.rooms == nil {
+		cl.rooms = &roomsOfNeed{of: -1}
+	}
+	if r := cl.rooms; r.of != w.at {
+		fillRooms(cl, &r.Rooms, w, nil)
+		for _, m := range cl.promisedTo(w) {
+			if v, has := cl.cat.Inventory.Value(m.idx, w.key); has {
+				r.Add(v, cl.unitsIn(w, cl.amount(w, m.class)))
+			}
+		}
+		r.of = w.at
+	}
+	return &cl.rooms.Rooms
+}
+
+// fillRooms adds up the room that w has on its claims and shares, but for the machines that are left out.
+func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *machineState) bool) {
+	s := &cl.need(w).Form.Spread[0]
+	r.Reset(s.MaxSkew, s.MinDomains)
+	m, values := cl.matcher(w), cl.values(cl.cat.Inventory, w.key)
+	for at := range cl.machines[:cl.members] {
+		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) {
+			r.Position(symbol.ID(values[at]))
+		}
+	}
+	var buf [8]int64
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lKept == 0 && (without == nil || !without(l)) {
+			r.Add(symbol.ID(values[at]), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
+		}
+	}
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		if s := &cl.shares[i]; without == nil || !without(&cl.machines[s.on]) {
+			r.Add(symbol.ID(values[s.on]), s.units)
+		}
+	}
+}
+
+// forget says that what counts for some Need is another now.
+func (r *roomsOfNeed) forget() {
+	if r != nil {
+		r.of = -1
+	}
+}
+
+// contributes reports whether a machine of the cluster that w does not claim reduces its residual (ENG-6.4), if it is worth so much.
+func contributes(cl *clusterState, w *needState, at int32, worth []int64) bool {
+	return contributesTo(cl, w, at, worth, cl.rest(w))
+}
+
+func contributesTo(cl *clusterState, w *needState, at int32, worth, rest []int64) bool {
+	if !match.Touches(worth, rest) {
+		return false
+	}
+	if w.bits&wSpread == 0 {
+		return true
+	}
+	v := cl.values(cl.cat.Inventory, w.key)[at]
+	return v >= 0 && roomsOf(cl, w).Gain(symbol.ID(v), cl.unitsIn(w, worth)) > 0
+}

@@ -1,0 +1,70 @@
+package planner_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+)
+
+// ENG-S23, ENG-13.9: a hard spread counts Pods. kube-scheduler wants each zone to hold at most what the emptiest one holds, and the skew.
+func TestASpreadCountsPods(t *testing.T) {
+	const free = `
+		machines a1..a9 cpu=10 zone=a price=1 speculative
+		machines b1..b9 cpu=10 zone=b price=2 speculative
+		machines c1..c9 cpu=10 zone=c price=3 speculative`
+	for name, c := range map[string]struct {
+		world string
+		want  string // ids of the machines that are bought
+		short bool
+	}{
+		"one machine holds all three Pods": {"need red/x cpu=3 unit=cpu:1 spread=zone:1" + free, "a1 b1 c1", false},
+		"one Pod takes the cheapest zone":  {"need red/x cpu=1 unit=cpu:1 spread=zone:1" + free, "a1", false},
+		"a wide skew needs fewer zones":    {"need red/x cpu=3 unit=cpu:1 spread=zone:5" + free, "a1", false},
+		"more than a machine in each zone": {"need red/x cpu=34 unit=cpu:1 spread=zone:1" + free, "a1 a2 b1 b2 c1 c2", false},
+		"too few zones":                    {"need red/x cpu=4 unit=cpu:1 spread=zone:1,4" + free, "a1 b1 c1", true},
+		"one Pod for each zone":            {"need red/x cpu=3 unit=cpu:1 spread=zone:1,2147483647" + free, "a1 b1 c1", false},
+		"a zone and a host":                {`need red/x cpu=6 unit=cpu:1 spread=zone:1 per-host=1` + free, "a1 a2 b1 b2 c1 c2", false},
+		"a full node makes its zone count": {`need red/x cpu=4 unit=cpu:4 spread=zone:1
+			need red/y cpu=2 in=zone:d
+			machine d1 cpu=2 zone=d configured=red for=y
+			machine a1 cpu=8 zone=a speculative`, "a1", false},
+		"and two Pods do not run beside it": {`need red/x cpu=8 unit=cpu:4 spread=zone:1
+			need red/y cpu=2 in=zone:d
+			machine d1 cpu=2 zone=d configured=red for=y
+			machine a1 cpu=8 zone=a speculative`, "a1", true},
+		"nodes of one zone serve all": {`need red/x cpu=3 unit=cpu:1 spread=zone:1
+			machine m1 cpu=10 zone=a configured=red for=x
+			machine b1 cpu=10 zone=b speculative`, "", false},
+		"and of another zone as soon as it has one": {`need red/x cpu=3 unit=cpu:1 spread=zone:1
+			need red/y cpu=2 unit=cpu:2 in=zone:b
+			machine m1 cpu=10 zone=a configured=red for=x
+			machine m2 cpu=2 zone=b configured=red for=y
+			machine b1 cpu=10 zone=b speculative`, "b1", false},
+		"others leave room": {`need red/x cpu=3 unit=cpu:1 spread=zone:1
+			need red/y cpu=20 unit=cpu:10 in=zone:a
+			need red/z cpu=12 unit=cpu:12 in=zone:b
+			machine m1 cpu=21 zone=a configured=red for=y
+			machine m2 cpu=13 zone=b configured=red for=z` + free, "c1", false},
+		"the other zone is sold out": {`need red/x cpu=5 unit=cpu:1 spread=zone:1
+			machine m1 cpu=1 zone=b speculative
+			machines a1..a3 cpu=3 zone=a speculative`, "a1 m1", true},
+	} {
+		s := newScript()
+		s.lines(c.world)
+		in := engine.Input{World: s.w}
+		r := planner.Plan(in)
+		bought := map[string]bool{}
+		for _, a := range r.Actions {
+			if a.Kind == engine.Provision {
+				bought[s.w.Inventory.ID(a.Machine)] = true
+			}
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(bought)), " "); got != c.want || (len(r.Short) > 0) != c.short {
+			t.Errorf("%s: bought %s, short %v; want %s, short %v", name, got, len(r.Short) > 0, c.want, c.short)
+		}
+	}
+}
