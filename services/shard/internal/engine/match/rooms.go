@@ -72,10 +72,12 @@ func (r *Rooms) Gain(v symbol.ID, units int64) int64 {
 
 // Useful is how many of the units that are offered under a value are of use: as few as serve what they all serve, or what is needed.
 func (r *Rooms) Useful(v symbol.ID, offered, needs int64) int64 {
-	at := r.Position(v)
-	before := r.Served()
+	n := len(r.Values)
+	before, at := r.Served(), r.Position(v)
 	want := min(r.with(at, offered)-before, needs)
-	return smallest(offered, func(x int64) bool { return r.with(at, x)-before >= want })
+	units := smallest(offered, func(x int64) bool { return r.with(at, x)-before >= want })
+	r.Values, r.Units = r.Values[:n], r.Units[:n]
+	return units
 }
 
 // with is how many units run with so much more or less room at a position.

@@ -35,6 +35,7 @@ func (c *crediting) run() {
 	for i := range cl.needs {
 		if w := &cl.needs[i]; cl.short(w) {
 			cl.shorts++
+			cl.freed = cl.freed || w.bits&wSpread != 0 // what it claimed last may let a machine contribute that it passed over (ENG-12.9)
 			if !held(w) {
 				cl.open++
 			}
@@ -194,19 +195,13 @@ func (c *crediting) roundSpill() {
 			continue
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
-		spill := func() {
+		untilNothing(cl, w, func() {
 			for _, at := range cl.byID {
 				if !cl.short(w) {
 					break
 				}
 				cl.claimInFlight(w, at)
 			}
-		}
-		untilNothing(cl, w, spill)
-		for had := int32(-1); w.bits&wSpread != 0 && had != w.lastOne && cl.short(w); { // a machine in flight may let a bound one contribute
-			had = w.lastOne
-			cl.claimUnclaimed(w, nil)
-			untilNothing(cl, w, spill)
-		}
+		})
 	}
 }

@@ -50,11 +50,6 @@ func (n crediting) credit(c *Cluster) {
 			spill = inDomain(d, spill)
 		}
 		n.claimWhileShort(d, spill)
-		for had := -1; d.Spread != nil && had != len(d.claims); { // a machine in flight may let a bound one contribute
-			had = len(d.claims)
-			n.claimWhileShort(d, n.bound(c, func(m *Machine) bool { return unclaimed(m) && n.Usable(d, m) }))
-			n.claimWhileShort(d, slices.DeleteFunc(slices.Clone(spill), func(m *Machine) bool { return m.claim != nil }))
-		}
 	}
 	n.keepBusy(c)
 	for _, d := range c.normalised {
