@@ -100,7 +100,7 @@ bench-provider: prerequisites ## Section 25 of the provider's specification alon
 	cd e2e && go run ./bench/cmd/benchrun -only PROV
 
 .PHONY: bench-console
-bench-console: prerequisites ## B13, the console in Chromium on 500,000 machines (MACHINES=n) and 50,000 needs, recorded: clean tree, quiet machine, half an hour. Needs Node.
+bench-console: prerequisites ## B13, the console in Chromium on 500,000 machines (MACHINES=n) and 50,000 needs, recorded: clean tree, quiet machine, forty minutes. Needs Node.
 	cd services/console/web && npm ci --no-audit --no-fund
 	cd e2e && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go run ./bench/cmd/shardload -bench B13 -sessions 1000 -machines $(or $(MACHINES),500000) -needs $$(( $(or $(MACHINES),500000) / 10 ))
 
