@@ -78,15 +78,7 @@ func (n *State) shareable(d *Need, m *Machine, offered, needs int64) int64 {
 		return more.served(d.Spread) - r.served(d.Spread)
 	}
 	want := min(gain(offered), needs)
-	lo, hi := int64(0), offered
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; gain(mid) >= want {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	return lo
+	return smallest(offered, func(x int64) bool { return gain(x) >= want })
 }
 
 // with is the room with so many units more on m, and whether more units run then.
@@ -133,15 +125,7 @@ func (r rooms) level(grows map[string][]*Machine, s *demand.Spread, asked int64)
 		rest[v] = math.MaxInt64
 	}
 	most = min(most, rest.mayHold(s))
-	lo, hi := int64(0), most
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; r.raised(grows, mid).served(s) >= asked {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	return lo
+	return smallest(most, func(x int64) bool { return r.raised(grows, x).served(s) >= asked })
 }
 
 // acquireSpread takes free machines, as evenly over the values as units are, until d is covered or nothing helps (ENG-13.9).
@@ -252,22 +236,28 @@ func (n *State) layers(g *Need, list []*Machine) rooms {
 		return sum
 	}
 	all := min(units(g.Aggregate, g.MinUnit), held(math.MaxInt64))
-	lo, hi := int64(0), all
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; held(mid) >= all {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
+	level := smallest(all, func(x int64) bool { return held(x) >= all })
 	out := rooms{}
-	more := all - held(lo-1)
+	more := all - held(level-1)
 	for _, v := range order {
-		out[v] = min(r[v], max(0, lo-1))
-		if r[v] >= lo && more > 0 {
+		out[v] = min(r[v], max(0, level-1))
+		if r[v] >= level && more > 0 {
 			out[v]++
 			more--
 		}
 	}
 	return out
+}
+
+// smallest is the least number up to most for which holds is true, or most. holds stays true once it is.
+func smallest(most int64, holds func(x int64) bool) int64 {
+	lo := int64(0)
+	for lo < most {
+		if mid := lo + (most-lo)/2; holds(mid) {
+			most = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
 }
