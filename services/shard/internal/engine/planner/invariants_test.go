@@ -83,8 +83,9 @@ func (v *views) need(r *engine.Result, ref engine.Ref) *reference.Need {
 		d.Need.Aggregate = roundedUp(d.Need.Aggregate, d.Need.MinUnit)
 	}
 	room := d.Cluster.HeadroomOf(int(ref.Row))
-	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(max(0, room)))  // ENG-11.16
-	d.Need.Aggregate = d.Need.Aggregate.Sub(d.Need.MinUnit.Times(max(0, -room))) // ENG-11.18
+	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(max(0, room))) // ENG-11.16
+	d.Elsewhere = d.Need.MinUnit.Times(max(0, -room)).Min(d.Need.Aggregate)     // ENG-11.18
+	d.Need.Aggregate = d.Need.Aggregate.Sub(d.Elsewhere)
 	if spreads && wholeUnits(&d.Need.Aggregate, &d.Need.MinUnit) {
 		d.Spread = &n.Form.Spread[0]
 	}
@@ -125,10 +126,7 @@ func checkMachine(w *engine.World, r *engine.Result, v *views, i inventory.Index
 	for _, ref := range append(slices.Clone(h.claims), h.promised...) {
 		d := v.need(r, ref)
 		s := v.n.Supply(m, d.Cluster)
-		asked := d.Need.Aggregate
-		if n, _ := r.Need(ref); d.Cluster.HeadroomOf(int(ref.Row)) < 0 {
-			asked = n.Aggregate
-		}
+		asked := d.Need.Aggregate.Add(d.Elsewhere)
 		if !v.n.Usable(d, m) || !s.Touches(&asked) {
 			return fmt.Errorf("ENG-P2: %s is claimed by %s, which cannot use it", id, d.Need.Group)
 		}
@@ -310,10 +308,7 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 		return checkSpread(r, v, d, ref, gives, at, claims)
 	}
 	rest := d.Need.Aggregate.Sub(sum)
-	all := d.Need.Aggregate // with what runs elsewhere: machines in use stay for it (ENG-11.18)
-	if n, _ := r.Need(ref); d.Cluster.HeadroomOf(int(ref.Row)) < 0 {
-		all = n.Aggregate
-	}
+	all := d.Need.Aggregate.Add(d.Elsewhere) // machines in use stay for it (ENG-11.18)
 	// Where shares come and go, what a machine counts for may grow after the walk.
 	if d.Cluster.Facts.SharingPerMille == 0 && rest.IsZero() && len(gives) > 0 && !slices.ContainsFunc(gives, func(x resource.Vector) bool {
 		without := sum.Sub(x)
@@ -398,8 +393,7 @@ func checkSpread(r *engine.Result, v *views, d *reference.Need, ref engine.Ref, 
 	if short != (n < asked) {
 		return fmt.Errorf("ENG-P3: %d of %d units of %s run, and it is short: %v", n, asked, d.Need.Group, short)
 	}
-	elsewhere := d.Cluster.HeadroomOf(int(ref.Row)) < 0
-	if d.Cluster.Facts.SharingPerMille > 0 || elsewhere || short || claims == 0 {
+	if d.Cluster.Facts.SharingPerMille > 0 || !d.Elsewhere.IsZero() || short || claims == 0 {
 		return nil
 	}
 	for i := range claims {

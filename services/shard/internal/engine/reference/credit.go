@@ -81,13 +81,13 @@ func (n crediting) dropEmpty(d *Need) {
 // keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there (ENG-11.18).
 // It reports whether it claims any.
 func (n crediting) keepInUse(d *Need) (claimed bool) {
-	if d.elsewhere.IsZero() {
+	if d.Elsewhere.IsZero() {
 		return false
 	}
 	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
 		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
 	}) {
-		all := d.Aggregate.Add(d.elsewhere)
+		all := d.Aggregate.Add(d.Elsewhere)
 		if rest := all.Sub(n.credited(d)); n.contributes(d, m, rest) {
 			n.claim(d, m)
 			claimed = true

@@ -28,8 +28,8 @@ func (n normalising) normalise() {
 			if room := c.HeadroomOf(i); room >= 0 {
 				d.Aggregate = d.Aggregate.Add(d.MinUnit.Times(room)) // ENG-11.16
 			} else {
-				d.elsewhere = d.MinUnit.Times(-room).Min(d.Aggregate) // ENG-11.18
-				d.Aggregate = d.Aggregate.Sub(d.elsewhere)
+				d.Elsewhere = d.MinUnit.Times(-room).Min(d.Aggregate) // ENG-11.18
+				d.Aggregate = d.Aggregate.Sub(d.Elsewhere)
 			}
 			if d.Form.Same == nil || !n.Foldable(c, &d.Need) {
 				c.normalised = append(c.normalised, d)

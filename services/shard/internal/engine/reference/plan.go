@@ -83,7 +83,7 @@ type Need struct {
 	members   []int32 // rows of a folded need
 	Same      *demand.Requirement
 	Spread    *demand.Spread
-	elsewhere resource.Vector // what Pods of it use on machines of other needs, not in Aggregate (ENG-11.18)
+	Elsewhere resource.Vector // what Pods of it use on machines of other needs, not in Aggregate (ENG-11.18)
 
 	claims      []*Machine
 	received    []*Share

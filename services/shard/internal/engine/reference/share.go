@@ -31,7 +31,7 @@ func (d *Need) roundUp() {
 
 // perHost is how many units of d one machine may hold, or 0 (ENG-4.12a).
 func (d *Need) perHost() int64 {
-	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) && d.elsewhere.IsZero() {
+	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) && d.Elsewhere.IsZero() {
 		return 0
 	}
 	return int64(d.Form.MaxPerHost)
