@@ -39,11 +39,11 @@ func TestExplain(t *testing.T) {
 	if len(x.Funnel) < 3 || x.Funnel[0].Machines != 3 || x.Funnel[len(x.Funnel)-1].Machines != 0 {
 		t.Errorf("funnel %v", x.Funnel)
 	}
-	if len(x.Winners) != 1 || x.Winners[0].Need.GetClusterId() != "red" || x.Winners[0].Machines != 3 || x.Winners[0].Priority != 50 || x.Winners[0].Why == "" {
+	if len(x.Winners) != 1 || x.WinnerCount != 1 || x.Winners[0].Need.GetClusterId() != "red" || x.Winners[0].Machines != 3 || x.Winners[0].Priority != 50 || x.Winners[0].Why == "" {
 		t.Errorf("winners %v", x.Winners)
 	}
 	e, err = s.Read.Explain(t.Context(), connect.NewRequest(needRef("red", "row-10")))
-	if err != nil || !e.Msg.Need.GetSatisfied() || len(e.Msg.Records) == 0 || len(e.Msg.Candidates) != 3 {
+	if err != nil || !e.Msg.Need.GetSatisfied() || len(e.Msg.Records) == 0 || len(e.Msg.Candidates) != 3 || e.Msg.CandidateCount != 3 {
 		t.Errorf("a met need: %v, %v", e, err)
 	}
 	e, err = s.Read.Explain(t.Context(), connect.NewRequest(&pb.ExplainRequest{Subject: &pb.ExplainRequest_MachineId{MachineId: "m1"}}))

@@ -49,7 +49,7 @@ func TestBreakingChangesAreFound(t *testing.T) {
 		{"extension field retyped", edit{"shard", "bool released = 1000;", "string released = 1000;"}, `"released" on message "NodeStateUpdate" changed type`, releaseOnly},
 		{"extension RPC deleted", edit{"coordinatoradmin", "  rpc DeleteQuota(DeleteQuotaRequest) returns (DeleteQuotaResponse);\n", ""}, `RPC "DeleteQuota" on service "CoordinatorAdmin" was deleted`, releaseOnly},
 		{"extension service renamed", edit{"shardadmin", "service ShardAdmin", "service ShardOrders"}, `service "ShardAdmin" was deleted`, releaseOnly},
-		{"extension enum value deleted", edit{"decision", "  // Return an idle machine to a slot.\n  ACTION_KIND_DELETE = 5;\n", ""}, `enum value "5" on enum "ActionKind" was deleted`, releaseOnly},
+		{"extension enum value deleted", edit{"decision", "  // Delete an idle machine.\n  ACTION_KIND_DELETE = 5;\n", ""}, `enum value "5" on enum "ActionKind" was deleted`, releaseOnly},
 	}
 	edits := make([]edit, len(cases))
 	for i, c := range cases {

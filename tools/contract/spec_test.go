@@ -75,7 +75,7 @@ func TestComparisonSeesEveryKindOfTypo(t *testing.T) {
 		{"read mark", "| GetStatus | unary, read |", "| GetStatus | unary |"},
 		{"RPC left out", "| ResetShardEpoch | unary | Accepts that a shard's epoch went back. |\n", ""},
 		{"service", "**SubstrateControl**. Faults", "**Substrate**. Faults"},
-		{"message left out", "| **ForgetMachineResponse** | cost_per_hour | 1 | double | US dollars per hour that the machine cost. Its provider goes on charging while its host exists. |  |\n", ""},
+		{"message left out", "| **ForgetMachineResponse** | cost_per_hour | 1 | double | US dollars per hour that the machine cost. The provider charges for it as long as its host exists. |  |\n", ""},
 		{"table header", "| message | field | no. | type | meaning | rule |", "| message | field | no | type | meaning | rule |"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

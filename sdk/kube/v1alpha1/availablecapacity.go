@@ -6,15 +6,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Availability says how likely capacity of a shape is to be had.
+// Availability says how likely capacity of a shape is to be available.
 // +kubebuilder:validation:Enum=None;Low;Medium;High
 type Availability string
 
 // Degrees of availability.
 const (
-	// AvailabilityNone: nothing is to be had, or nothing is known.
+	// AvailabilityNone: no machine is available, or nothing is known.
 	AvailabilityNone Availability = "None"
-	// AvailabilityLow: only machines that are withheld or out of stock.
+	// AvailabilityLow: matching machines are withheld or out of stock.
 	AvailabilityLow Availability = "Low"
 	// AvailabilityMedium: machines could be created.
 	AvailabilityMedium Availability = "Medium"
@@ -22,8 +22,8 @@ const (
 	AvailabilityHigh Availability = "High"
 )
 
-// AvailableCapacity is a hint of what could be had for one shape that this cluster demands. It is never a reservation:
-// other clusters are shown the same machines, and the next moment may change it. The operator writes it.
+// AvailableCapacity is a hint about the capacity available for one shape that this cluster requests. It is never a
+// reservation: other clusters see the same machines, and it can change at any time. The operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -57,13 +57,13 @@ type AvailableCapacitySpec struct {
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
 	// Resources of one machine of the shape.
 	Resources corev1.ResourceList `json:"resources"`
-	// AvailableCount is how many machines are likely to be had soon.
+	// AvailableCount is the number of machines that are likely to be available soon.
 	AvailableCount int32 `json:"availableCount"`
 	// Availability is how likely that is.
 	Availability Availability `json:"availability"`
 	// Cost is the expected price of one machine in dollars per hour; "0" means unknown.
 	Cost resource.Quantity `json:"cost"`
-	// PricePerHour is the same in decimal dollars, for people: 0.096 is written as 96m in cost. Empty is unknown.
+	// PricePerHour is the same price in decimal dollars, for display: cost shows 0.096 as 96m. Empty means unknown.
 	// +optional
 	PricePerHour string `json:"pricePerHour,omitempty"`
 }

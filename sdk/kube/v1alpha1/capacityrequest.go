@@ -16,10 +16,10 @@ const (
 	RequestAcknowledged RequestPhase = "Acknowledged"
 )
 
-// CapacityRequest states one Pod's worth of demand. Create one to ask BigFleet for capacity; delete it to withdraw the
-// demand. Capacity is asked for as long as the object exists, whether or not the Pod already runs: BigFleet compares
-// total demand with total capacity. `kubectl get cr` shows the phase; `kubectl describe cr` shows in the condition
-// Fulfilled why capacity is missing.
+// CapacityRequest states the demand of one Pod. Create one to request capacity from BigFleet; delete it to withdraw the
+// request. It counts as long as the object exists, whether or not the Pod already runs, because BigFleet compares the
+// total demand with the total capacity. `kubectl get cr` shows the phase. `kubectl describe cr` shows why capacity is
+// missing, in the condition Fulfilled.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,9 +34,9 @@ type CapacityRequest struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked for.
+	// The requested capacity.
 	Spec CapacityRequestSpec `json:"spec"`
-	// What became of it. Written by the operator.
+	// Status of the request, written by the operator.
 	// +optional
 	// +kubebuilder:default={phase: Pending}
 	Status CapacityRequestStatus `json:"status,omitzero"`
@@ -44,8 +44,8 @@ type CapacityRequest struct {
 
 // CapacityRequestSpec is the demand of one Pod.
 type CapacityRequestSpec struct {
-	// Requirements are ANDed constraints on the labels of the node. Empty means any node. The operators In, NotIn, Exists,
-	// DoesNotExist, Gt and Lt can be used; with another one the request is not counted, as its condition Valid says.
+	// Requirements are constraints on the labels of the node; all of them must hold. Empty means any node. The operators are In,
+	// NotIn, Exists, DoesNotExist, Gt and Lt. A request with another operator is not counted, and its condition Valid says so.
 	// +optional
 	// +listType=atomic
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
@@ -56,15 +56,15 @@ type CapacityRequestSpec struct {
 	// count against what a node can attach, where that is known.
 	// +optional
 	AttachedVolumes map[string]int32 `json:"attachedVolumes,omitempty"`
-	// Priority is the value of the Pod's PriorityClass; larger is served first and may take machines from smaller. Use 0
-	// for Pods without one.
+	// Priority is the value of the Pod's PriorityClass. A request of higher priority is served first and may preempt machines of
+	// lower priority. Use 0 for Pods without a PriorityClass.
 	Priority int32 `json:"priority"`
 	// TopologySpread are the Pod's spread constraints. Only DoNotSchedule has an effect.
 	// +optional
 	// +listType=atomic
 	TopologySpread []TopologySpread `json:"topologySpread,omitempty"`
 	// Tolerations are the taints that the Pod tolerates. Entries with a key under node.kubernetes.io/ and tolerationSeconds
-	// (which admission adds to every Pod) should be left out. No entry means that the Pod tolerates no taint.
+	// (which admission adds to every Pod) should be left out. Without entries the Pod tolerates no taint.
 	// +optional
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
@@ -78,7 +78,7 @@ type CapacityRequestSpec struct {
 	// power of two. Absent means $0, and so does a negative one.
 	// +optional
 	InterruptionPenalty *resource.Quantity `json:"interruptionPenalty,omitempty"`
-	// ReclamationPenalty is the value tied to the very machine the Pod runs on (a local cache, a warm model), in dollars.
+	// ReclamationPenalty is the value that is lost with the machine on which the Pod runs (a local cache, a warm model), in dollars.
 	// It is rounded up to a power of two. Absent means $0, and so does a negative one.
 	// +optional
 	ReclamationPenalty *resource.Quantity `json:"reclamationPenalty,omitempty"`
@@ -86,7 +86,7 @@ type CapacityRequestSpec struct {
 	// against its own peers, and for host ports. 0 or absent means no limit.
 	// +optional
 	MaxPerHost int32 `json:"maxPerHost,omitempty"`
-	// PreemptionPolicy is that of the Pod. Never means that no workload of lower priority gives up machines for this one.
+	// PreemptionPolicy is the one of the Pod. Never means that no machine of lower priority is preempted for it.
 	// +optional
 	PreemptionPolicy *corev1.PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 }
@@ -99,8 +99,8 @@ type TopologySpread struct {
 	MaxSkew int32 `json:"maxSkew"`
 	// WhenUnsatisfiable is DoNotSchedule or ScheduleAnyway. ScheduleAnyway has no effect on capacity.
 	WhenUnsatisfiable corev1.UnsatisfiableConstraintAction `json:"whenUnsatisfiable"`
-	// MinDomains is how many domains there must be before one of them may hold more Pods than maxSkew. Required Pod anti-affinity against a
-	// Pod's own peers is a constraint with maxSkew 1 and the largest number. Absent means 1.
+	// MinDomains is the number of domains below which each domain may hold at most maxSkew Pods. Required Pod anti-affinity against a
+	// Pod's own peers is stated as maxSkew 1 with the largest possible minDomains. Absent means 1.
 	// +optional
 	MinDomains int32 `json:"minDomains,omitempty"`
 	// LabelSelector selects the Pods that count together, in the namespace of the CapacityRequest. Requests without one count with all
@@ -114,7 +114,7 @@ type TopologySpread struct {
 type CoLocation struct {
 	// TopologyKey is the node label whose value all members must share, for example topology.bigfleet/rack.
 	TopologyKey string `json:"topologyKey"`
-	// LabelSelector selects the peers. Absent selects nothing: the term is then ignored.
+	// LabelSelector selects the peers. If it is absent, the term selects nothing and is ignored.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 	// Namespaces of the peers. Empty means the namespace of the CapacityRequest, unless namespaceSelector is set.
@@ -127,23 +127,24 @@ type CoLocation struct {
 }
 
 // Gang is a group of Pods that run together or not at all. All requests of a namespace with the same gang, priority and constraints form one
-// row of demand: nothing is bought for it until enough of it can be had.
+// row of demand: nothing is bought for it until capacity for minMembers is available.
 type Gang struct {
 	// Name of the gang, unique in its namespace.
 	Name string `json:"name"`
-	// MinMembers is how many members run at all. Fewer get nothing; more are bought one by one once so many are covered.
-	// 0 or absent means that members may run one by one, in one domain if topologyKey is set.
+	// MinMembers is the smallest number of members that can start. Nothing is bought until capacity for that many is available;
+	// capacity for further members is then bought one by one. 0 or absent means that each member may start by itself, in one
+	// domain if topologyKey is set.
 	// +optional
 	MinMembers int32 `json:"minMembers,omitempty"`
-	// TopologyKey is a node label whose value all members share. A coLocation of the request comes first.
+	// TopologyKey is a node label whose value all members must share. A coLocation of the request takes precedence.
 	// +optional
 	TopologyKey string `json:"topologyKey,omitempty"`
 }
 
-// CapacityRequestStatus is what became of the request.
+// CapacityRequestStatus is the status of the request.
 type CapacityRequestStatus struct {
-	// Phase is Pending until the demand was handed to the shard, then Acknowledged for ever. Acknowledged says that the
-	// shard knows the demand, not that capacity exists: see condition Fulfilled.
+	// Phase is Pending until the shard has received the demand, and Acknowledged from then on. Acknowledged does not mean that
+	// capacity exists: see the condition Fulfilled.
 	Phase RequestPhase `json:"phase"`
 	// AcknowledgedAt is when the phase became Acknowledged.
 	// +optional
@@ -153,7 +154,7 @@ type CapacityRequestStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions refer to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // UpcomingNode shows one machine that is on its way into this cluster, serves it, or is leaving it. The operator writes
-// it; it is for people and tools to read, and nothing reads it back to decide.
+// it for people and tools; no decision of BigFleet depends on it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -49,7 +49,7 @@ type UpcomingNode struct {
 
 	// What the node will look like.
 	Spec UpcomingNodeSpec `json:"spec"`
-	// Where the machine is.
+	// State of the machine.
 	// +optional
 	// +kubebuilder:default={phase: Provisioning}
 	Status UpcomingNodeStatus `json:"status,omitzero"`
@@ -69,31 +69,32 @@ type UpcomingNodeSpec struct {
 	// MachineID is the shard's id of the machine.
 	// +optional
 	MachineID string `json:"machineID,omitempty"`
-	// CapacityType is how the machine is bought: OnDemand, Spot, Reserved or BareMetal. Empty is unknown.
+	// CapacityType is how the machine is paid for: OnDemand, Spot, Reserved or BareMetal. Empty means unknown.
 	// +optional
 	CapacityType string `json:"capacityType,omitempty"`
-	// PricePerHour is what the machine costs, in dollars, for example 0.096. Empty is unknown, or a machine that nobody bills.
+	// PricePerHour is the price of the machine in dollars, for example 0.096. Empty means that it is unknown or that the machine is
+	// not billed.
 	// +optional
 	PricePerHour string `json:"pricePerHour,omitempty"`
 }
 
-// UpcomingNodeStatus is where the machine is.
+// UpcomingNodeStatus is the state of the machine.
 type UpcomingNodeStatus struct {
 	// Phase of the machine.
 	Phase NodePhase `json:"phase"`
 	// NodeRef names the Node object once it exists.
 	// +optional
 	NodeRef *corev1.ObjectReference `json:"nodeRef,omitempty"`
-	// ProviderID is the provider's reference of the host, comparable with spec.providerID of the Node.
+	// ProviderID is the provider's reference to the host, comparable with spec.providerID of the Node.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
-	// ProvisioningStartTime is when the machine was first heard of.
+	// ProvisioningStartTime is when the operator first learnt of the machine.
 	// +optional
 	ProvisioningStartTime *metav1.Time `json:"provisioningStartTime,omitempty"`
 	// LastError says what went wrong while the phase is Failed.
 	// +optional
 	LastError string `json:"lastError,omitempty"`
-	// Conditions are Provisioned, NodeReady and Draining, and InService once the node took no Pods.
+	// Conditions are Provisioned, NodeReady and Draining, and InService once the node has been out of service.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

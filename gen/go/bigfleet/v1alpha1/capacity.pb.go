@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/capacity.proto
 
-// The demand model: what one cluster asks for.
+// The demand model: the capacity that one cluster requests.
 
 package bigfleetv1alpha1
 
@@ -177,13 +177,13 @@ func (PenaltyBucket) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{0}
 }
 
-// Why the node takes none.
+// Why the node takes no Pods.
 type MachineOutOfService_Reason int32
 
 const (
 	// Not stated.
 	MachineOutOfService_REASON_UNSPECIFIED MachineOutOfService_Reason = 0
-	// Somebody other than BigFleet cordoned it.
+	// It was cordoned, but not by BigFleet.
 	MachineOutOfService_REASON_CORDONED MachineOutOfService_Reason = 1
 	// It has a taint that is neither the machine's nor the kubelet's.
 	MachineOutOfService_REASON_TAINTED MachineOutOfService_Reason = 2
@@ -357,19 +357,19 @@ type ClusterCapacityNeeds struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Permanent cluster identity and replacement key. MUST equal the session's cluster (WIRE-6.12).
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Sender's clock when the snapshot was built; strictly grows in a process. Orders nothing; repeated in the ack.
+	// Sender's clock when the snapshot was built; strictly grows in a process. Not used for ordering; repeated in the ack.
 	// Soft: negative; more than 10 min ahead of the receiver's clock.
 	TimestampUnixNanos int64 `protobuf:"varint,2,opt,name=timestamp_unix_nanos,json=timestampUnixNanos,proto3" json:"timestamp_unix_nanos,omitempty"`
 	// The complete aggregated demand. Empty means "no demand", never "unknown".
 	// Soft: more than 1,000 rows; two rows equal in profile and group (summed).
 	Needs []*CapacityNeed `protobuf:"bytes,3,rep,name=needs,proto3" json:"needs,omitempty"`
-	// What DaemonSets take on every fresh worker node; subtracted from a machine's allocatable (B).
+	// Resources that DaemonSets use on every new worker node; subtracted from a machine's allocatable (B).
 	NodeOverhead map[string]string `protobuf:"bytes,1000,rep,name=node_overhead,json=nodeOverhead,proto3" json:"node_overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They count as no supply, and the needs
-	// leave out the Pods on them. Full set each time.
+	// Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They are not counted as supply, and the needs leave out the Pods
+	// on them. Full set each time.
 	// Soft: an id that is not bound to the cluster, or named twice (entry ignored).
 	OutOfService []*MachineOutOfService `protobuf:"bytes,1001,rep,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"`
-	// What the cluster has learnt of its Nodes, by instance type, where it differs from what providers say (feature `node-limits`). Full set
+	// What the cluster has learnt about its Nodes, by instance type, where it differs from what the providers state (feature `node-limits`). Full set
 	// each time.
 	// Soft: a type named twice (the first counts).
 	NodeRooms     []*NodeRoom `protobuf:"bytes,1002,rep,name=node_rooms,json=nodeRooms,proto3" json:"node_rooms,omitempty"`
@@ -449,13 +449,13 @@ func (x *ClusterCapacityNeeds) GetNodeRooms() []*NodeRoom {
 	return nil
 }
 
-// What a machine of one instance type has for Pods, as the cluster's joined Nodes of the type report it.
+// Resources that Nodes of one instance type have for Pods, as the cluster's joined Nodes report them.
 type NodeRoom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Instance type.
 	InstanceType string `protobuf:"bytes,1,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
-	// What is left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken
-	// off; one that is missing or not positive does not.
+	// Resources left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken off;
+	// one that is missing or not positive does not.
 	Resources     map[string]string `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -510,14 +510,14 @@ type MachineOutOfService struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machine id.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// Why the node takes none.
+	// Why the node takes no Pods.
 	Reason MachineOutOfService_Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=bigfleet.v1alpha1.MachineOutOfService_Reason" json:"reason,omitempty"`
 	// Since when, cluster clock.
 	SinceUnixNanos int64 `protobuf:"varint,3,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
-	// Pods on it that a drain must evict. They keep the machine; at 0 it is surplus.
+	// Pods on it that a drain must evict. While there are any, the machine is kept; without them it is surplus.
 	// Soft: negative (read as 0).
 	Pods int32 `protobuf:"varint,4,opt,name=pods,proto3" json:"pods,omitempty"`
-	// One word for people: the key of the taint, or the reason of the Ready condition.
+	// Detail for display: the key of the taint, or the reason of the Ready condition.
 	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -616,14 +616,14 @@ type CapacityNeed struct {
 	Tolerations []*Toleration `protobuf:"bytes,1001,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	// True when tolerations is complete. False (a sender that knows no tolerations): the row tolerates every taint (B).
 	TolerationsStated bool `protobuf:"varint,1002,opt,name=tolerations_stated,json=tolerationsStated,proto3" json:"tolerations_stated,omitempty"`
-	// The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
-	// row's identity (feature `per-host-limit`).
+	// Largest number of the row's Pods on one machine, from required anti-affinity by host and from host ports. 0: no limit. Part of the row's identity
+	// (feature `per-host-limit`).
 	// Soft: negative (read as 0); set on a row that does not count in units (read as 0).
 	MaxPerHost int32 `protobuf:"varint,1003,opt,name=max_per_host,json=maxPerHost,proto3" json:"max_per_host,omitempty"`
 	// The row's Pods have preemptionPolicy Never: nothing is preempted for it. Part of the row's identity.
 	NeverPreempts bool `protobuf:"varint,1004,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
-	// The fewest Pods of the row that run at all, all of them if the row has fewer: nothing is bought for it until so many can be covered. 0: Pods
-	// run one by one. A row that does not count in units is bought whole. Part of the row's identity (feature `gang`).
+	// Smallest number of the row's Pods that can start; all of them if the row has fewer. Nothing is bought for the row until that many can be covered.
+	// 0: each Pod starts by itself. A row that does not count in units is bought as a whole. Part of the row's identity (feature `gang`).
 	// Soft: negative (read as 0).
 	MinMembers    int32 `protobuf:"varint,1005,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -909,12 +909,12 @@ func (x *NodeSelectorRequirement) GetComparison() *LabelComparison {
 	return nil
 }
 
-// What a label's value, read as an integer, is compared with. What is no integer does not match.
+// Integer comparison of a label's value. A value that is not an integer does not match.
 type LabelComparison struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value must be less; otherwise it must be greater.
 	Less bool `protobuf:"varint,1,opt,name=less,proto3" json:"less,omitempty"`
-	// What it is compared with.
+	// The number that the value is compared with.
 	Bound         int64 `protobuf:"varint,2,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -976,7 +976,7 @@ type TopologySpread struct {
 	// Hard or soft.
 	// Soft: 0.
 	WhenUnsatisfiable TopologySpread_WhenUnsatisfiable `protobuf:"varint,3,opt,name=when_unsatisfiable,json=whenUnsatisfiable,proto3,enum=bigfleet.v1alpha1.TopologySpread_WhenUnsatisfiable" json:"when_unsatisfiable,omitempty"`
-	// With fewer domains than this, none of them may hold more Pods than max_skew. 0: any number of domains will do.
+	// If there are fewer domains than this, each may hold at most max_skew Pods. 0: no minimum.
 	// Soft: negative (read as 0).
 	MinDomains    int32 `protobuf:"varint,1000,opt,name=min_domains,json=minDomains,proto3" json:"min_domains,omitempty"`
 	unknownFields protoimpl.UnknownFields

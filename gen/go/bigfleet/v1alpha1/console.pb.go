@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How fresh one source is.
+// Age of the data of one source.
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `coordinator`, `prometheus`, `shard/<id>` or `kube/<context>`.
@@ -253,7 +253,7 @@ func (x *WatchOverviewRequest) GetShardId() string {
 	return ""
 }
 
-// The overview. A source that is missing is named, never guessed.
+// The overview. A missing source is named; its data is never guessed.
 type WatchOverviewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Console clock.
@@ -276,7 +276,7 @@ type WatchOverviewResponse struct {
 	CostPerHour float64 `protobuf:"fixed64,9,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	// Warnings for people.
 	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// One sentence: whether anything is wrong.
+	// One sentence that says whether anything is wrong.
 	Headline string `protobuf:"bytes,11,opt,name=headline,proto3" json:"headline,omitempty"`
 	// Needs that are not satisfied, longest first, at most 50.
 	Waiting []*FleetNeed `protobuf:"bytes,12,rep,name=waiting,proto3" json:"waiting,omitempty"`
@@ -418,11 +418,11 @@ type WatchNeedsRequest struct {
 	UnsatisfiedOnly bool `protobuf:"varint,3,opt,name=unsatisfied_only,json=unsatisfiedOnly,proto3" json:"unsatisfied_only,omitempty"`
 	// Only these reasons.
 	Reasons []UnmetReason `protobuf:"varint,4,rep,packed,name=reasons,proto3,enum=bigfleet.v1alpha1.UnmetReason" json:"reasons,omitempty"`
-	// Only needs that stand so; `waiting`: all that are not satisfied. Empty: all.
+	// Only needs of this standing; `waiting`: all that are not satisfied. Empty: all.
 	Standing string `protobuf:"bytes,5,opt,name=standing,proto3" json:"standing,omitempty"`
 	// Only this priority and higher ones.
 	MinPriority *int32 `protobuf:"varint,6,opt,name=min_priority,json=minPriority,proto3,oneof" json:"min_priority,omitempty"`
-	// Only needs whose sentence holds this; case does not matter.
+	// Only needs whose sentence contains this text; case does not matter.
 	TextPart string `protobuf:"bytes,7,opt,name=text_part,json=textPart,proto3" json:"text_part,omitempty"`
 	// Only gangs.
 	GangsOnly bool `protobuf:"varint,8,opt,name=gangs_only,json=gangsOnly,proto3" json:"gangs_only,omitempty"`
@@ -525,7 +525,7 @@ func (x *WatchNeedsRequest) GetWindow() *NeedWindow {
 	return nil
 }
 
-// Rows of a list, by their place among all that match.
+// A part of a list, by position among all matching rows.
 type NeedWindow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// First row, from 0.
@@ -580,20 +580,20 @@ func (x *NeedWindow) GetLimit() int32 {
 	return 0
 }
 
-// All needs that match, in numbers.
+// Counts over all needs that match.
 type NeedSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Needs.
 	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// Of them, by standing: `met`, `on the way`, `held back` or `short`.
+	// Needs by standing: `met`, `on the way`, `held back` or `short`.
 	ByStanding map[string]int32 `protobuf:"bytes,2,rep,name=by_standing,json=byStanding,proto3" json:"by_standing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Place of the first that is short, from 1; 0: none is.
+	// Position of the first short need, from 1; 0: there is none.
 	Cut int32 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
-	// The largest amount of cpu that one asks for.
+	// Largest amount of cpu that one need requests.
 	LargestCpu float64 `protobuf:"fixed64,4,opt,name=largest_cpu,json=largestCpu,proto3" json:"largest_cpu,omitempty"`
-	// The first row of the window that was asked for.
+	// First row of the requested window.
 	Offset int32 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Keys of the rows of the window, in order. Unset when they are as before.
+	// Keys of the rows of the window, in order. Empty if they are unchanged.
 	Keys          []string `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -682,9 +682,9 @@ type WatchNeedsResponse struct {
 	SnapshotComplete bool `protobuf:"varint,3,opt,name=snapshot_complete,json=snapshotComplete,proto3" json:"snapshot_complete,omitempty"`
 	// Sources.
 	Sources []*SourceStatus `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
-	// With a window: what stands outside of it, and the order within.
+	// With a window: counts over all matching needs, and the order of the rows in the window.
 	Summary *NeedSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
-	// With a window: for how many milliseconds the needs have not been read although a shard has planned again.
+	// With a window: age of the needs in milliseconds, if a shard has planned again since they were read.
 	AgeMillis     int64 `protobuf:"varint,6,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -762,15 +762,15 @@ func (x *WatchNeedsResponse) GetAgeMillis() int64 {
 	return 0
 }
 
-// One need and where it is.
+// One need and its shard.
 type FleetNeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stable key of the row: `<shard>/<cluster>/<fingerprint>/<group hash>`.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Shard.
 	ShardId string `protobuf:"bytes,2,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// The need. Its ages in cycles are 0: they grow with every cycle, and a row comes again only when something else of it changed. Its
-	// unmet_since_unix_nanos says the same.
+	// The need. Its ages in cycles are always 0, because a row is sent again only when something other than its age changed; unmet_since_unix_nanos
+	// gives its age.
 	Need          *NeedView `protobuf:"bytes,3,opt,name=need,proto3" json:"need,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,10 +1029,10 @@ func (x *WatchMovesResponse) GetDomainMoves() []*DomainMove {
 	return nil
 }
 
-// What to look for.
+// What to search for.
 type SearchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A part of a name; case does not matter.
+	// Part of a name; case does not matter.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	// At most this many; 0: 20.
 	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1087,7 +1087,7 @@ func (x *SearchRequest) GetLimit() int32 {
 // What was found, best first.
 type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The things.
+	// Results.
 	Hits []*SearchHit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
 	// There are more.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
@@ -1148,20 +1148,20 @@ func (x *SearchResponse) GetMissing() []string {
 	return nil
 }
 
-// One thing that was found.
+// One result of a search.
 type SearchHit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `cluster`, `need`, `machine`, `node`, `provider`, `shard`, `pod`, `deployment`, `statefulset` or `job`.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Its name: of a need `<cluster>/<row>`, of a Pod or workload `<namespace>/<name>`.
+	// Name; a need is `<cluster>/<row>`, a Pod or workload `<namespace>/<name>`.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Shard; empty: none or unknown.
 	ShardId string `protobuf:"bytes,3,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Cluster; empty: none or unknown.
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Machine of a node; row of a Pod's or workload's need.
+	// For a node its machine; for a Pod or workload the row of its need.
 	Target string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
-	// What it is, in words.
+	// Short description.
 	About         string `protobuf:"bytes,6,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1306,7 +1306,7 @@ func (x *GetPodPathRequest) GetPod() string {
 // One Pod's path.
 type GetPodPathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hops, in their order. One without a time has not happened, or nobody recorded it; its sentence says which.
+	// The hops, in order. A hop without a time has not happened or was not recorded; its sentence says which.
 	Hops []*PathHop `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
 	// Row of its need; empty: none.
 	RowId string `protobuf:"bytes,2,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
@@ -1316,7 +1316,7 @@ type GetPodPathResponse struct {
 	NodeName string `protobuf:"bytes,4,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	// Shard.
 	ShardId string `protobuf:"bytes,5,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// One sentence: where it is now.
+	// One sentence that says where the Pod is now.
 	Sentence      string `protobuf:"bytes,6,opt,name=sentence,proto3" json:"sentence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1401,7 +1401,7 @@ type PathHop struct {
 	Hop string `protobuf:"bytes,1,opt,name=hop,proto3" json:"hop,omitempty"`
 	// When; 0: not yet, or not recorded.
 	AtUnixNanos int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// What happened, or what is waited for, in words.
+	// What happened, or what the Pod waits for, in words.
 	Sentence      string `protobuf:"bytes,3,opt,name=sentence,proto3" json:"sentence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

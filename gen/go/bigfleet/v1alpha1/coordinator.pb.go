@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/coordinator.proto
 
-// The slow tier: shards report, instructions ride the answer.
+// Between shards and the coordinator: a shard reports, and the answer carries instructions.
 
 package bigfleetv1alpha1
 
@@ -148,7 +148,7 @@ const (
 	InstructAck_OUTCOME_ACCEPTED InstructAck_Outcome = 1
 	// Fencing term below the shard's mark.
 	InstructAck_OUTCOME_REJECTED_STALE InstructAck_Outcome = 2
-	// Not understood, or cannot ever work.
+	// Not understood, or can never work.
 	InstructAck_OUTCOME_REJECTED_INVALID InstructAck_Outcome = 3
 	// Tried and failed; may work later.
 	InstructAck_OUTCOME_FAILED InstructAck_Outcome = 4
@@ -211,7 +211,7 @@ type ShardReport struct {
 	// The shard's epoch.
 	// Soft: negative.
 	ShardEpoch int64 `protobuf:"varint,4,opt,name=shard_epoch,json=shardEpoch,proto3" json:"shard_epoch,omitempty"`
-	// Inventory picture; absent leaves the stored one.
+	// Summary of the inventory; absent leaves the stored one.
 	Summary *ShardSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Worst unmet needs, by priority then age. Replaces the stored list, empty included.
 	// Soft: more than 100 (the first 100 count).
@@ -241,11 +241,11 @@ type ShardReport struct {
 	SupplyComplete bool `protobuf:"varint,1007,opt,name=supply_complete,json=supplyComplete,proto3" json:"supply_complete,omitempty"`
 	// Machine ids whose exception ended.
 	ReturnedExceptions []string `protobuf:"bytes,1008,rep,name=returned_exceptions,json=returnedExceptions,proto3" json:"returned_exceptions,omitempty"`
-	// What the persisted view says, when asked with send_holdings.
+	// What the shard's stored view states, if the coordinator asked with send_holdings.
 	Holdings *Holdings `protobuf:"bytes,1009,opt,name=holdings,proto3" json:"holdings,omitempty"`
 	// Build version, for display.
 	ShardVersion string `protobuf:"bytes,1010,opt,name=shard_version,json=shardVersion,proto3" json:"shard_version,omitempty"`
-	// Machines under an exception that the provider refused to configure since the last report: somebody else acted on them.
+	// Machines under an exception that the provider has refused to configure since the last report, because another shard acted on them.
 	// Soft: more than 64 (the first 64 count).
 	OwnershipViolations []string `protobuf:"bytes,1011,rep,name=ownership_violations,json=ownershipViolations,proto3" json:"ownership_violations,omitempty"`
 	unknownFields       protoimpl.UnknownFields
@@ -566,7 +566,7 @@ type SupplyBucket struct {
 	InstanceType string `protobuf:"bytes,1,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
 	// Zone.
 	Zone string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Holding-cost class.
+	// How the capacity is paid for.
 	CapacityType CapacityType `protobuf:"varint,3,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
 	// Label kubernetes.io/arch.
 	Arch string `protobuf:"bytes,4,opt,name=arch,proto3" json:"arch,omitempty"`
@@ -695,14 +695,14 @@ func (x *SupplyBucket) GetPricePerHour() float64 {
 	return 0
 }
 
-// What a shard's persisted view says, sent after a restore of the coordinator (B).
+// What the shard's stored view states, sent after a restore of the coordinator (B).
 type Holdings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Domains owned.
 	Domains []*DomainRef `protobuf:"bytes,1,rep,name=domains,proto3" json:"domains,omitempty"`
 	// Machines owned by exception.
 	ExceptionsIn []*MachineException `protobuf:"bytes,2,rep,name=exceptions_in,json=exceptionsIn,proto3" json:"exceptions_in,omitempty"`
-	// Machines given away by exception.
+	// Machines that other shards own by exception.
 	ExceptionsOut []*MachineException `protobuf:"bytes,3,rep,name=exceptions_out,json=exceptionsOut,proto3" json:"exceptions_out,omitempty"`
 	// Clusters released to others.
 	ReleasedClusters []string `protobuf:"bytes,4,rep,name=released_clusters,json=releasedClusters,proto3" json:"released_clusters,omitempty"`
@@ -777,7 +777,7 @@ func (x *Holdings) GetReservations() []*Reservation {
 	return nil
 }
 
-// A machine whose owner is not the one its domain says.
+// A machine whose owner is not the owner of its domain.
 type MachineException struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machine.
@@ -896,7 +896,7 @@ func (x *Reservation) GetMachineIds() []string {
 	return nil
 }
 
-// Bounded inventory picture of one shard.
+// Summary of the inventory of one shard, of bounded size.
 type ShardSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machines in any state.
@@ -919,8 +919,8 @@ type ShardSummary struct {
 	CostPerHour float64 `protobuf:"fixed64,1001,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	// Actuation is paused, at least in part (B).
 	Paused bool `protobuf:"varint,1002,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. One store under two
-	// addresses is one provider.
+	// Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. Two addresses with the same store are one
+	// provider.
 	// Soft: more than 64 (none counts).
 	ProviderStores []string `protobuf:"bytes,1003,rep,name=provider_stores,json=providerStores,proto3" json:"provider_stores,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -1154,7 +1154,7 @@ type ReportAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Fencing term: replicated, only grows, also over restores. Raises the shard's mark.
 	CoordinatorTerm int64 `protobuf:"varint,1,opt,name=coordinator_term,json=coordinatorTerm,proto3" json:"coordinator_term,omitempty"`
-	// True.
+	// Always true.
 	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Pending work by ascending sequence number, repeated until acked. Checked one by one.
 	Instructions []*CoordinatorInstruction `protobuf:"bytes,3,rep,name=instructions,proto3" json:"instructions,omitempty"`
@@ -1166,7 +1166,7 @@ type ReportAck struct {
 	NextReportAfterMs int64 `protobuf:"varint,1002,opt,name=next_report_after_ms,json=nextReportAfterMs,proto3" json:"next_report_after_ms,omitempty"`
 	// Send holdings with the next report.
 	SendHoldings bool `protobuf:"varint,1003,opt,name=send_holdings,json=sendHoldings,proto3" json:"send_holdings,omitempty"`
-	// Who leads and where its peers are, for the next search.
+	// The leader and its peers, for the next connection.
 	LeaderHint *LeaderHint `protobuf:"bytes,1004,opt,name=leader_hint,json=leaderHint,proto3" json:"leader_hint,omitempty"`
 	// Capabilities of the coordinator (WIRE-2.8).
 	Capabilities  []string `protobuf:"bytes,1005,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
@@ -1459,12 +1459,12 @@ func (x *ShardDecommissioned) GetActor() string {
 	return ""
 }
 
-// Error detail on ABORTED from Coordinator and CoordinatorAdmin: the state does not allow it.
+// Error detail on ABORTED from Coordinator and CoordinatorAdmin: the state does not allow the call.
 type RefusedByState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reason token.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What stands in the way, at most 20 names.
+	// What prevents the call, at most 20 names.
 	Blockers []string `protobuf:"bytes,2,rep,name=blockers,proto3" json:"blockers,omitempty"`
 	// The call works with force.
 	ForcePossible bool `protobuf:"varint,3,opt,name=force_possible,json=forcePossible,proto3" json:"force_possible,omitempty"`
@@ -1728,12 +1728,12 @@ type CoordinatorInstruction_TransferOwnership struct {
 }
 
 type CoordinatorInstruction_SetView struct {
-	// Own exactly what the view says.
+	// Own exactly what the view states.
 	SetView *ShardView `protobuf:"bytes,1000,opt,name=set_view,json=setView,proto3,oneof"`
 }
 
 type CoordinatorInstruction_ReleaseCluster struct {
-	// Let go of a cluster that moved to another shard (B).
+	// Release a cluster that moved to another shard (B).
 	ReleaseCluster *ReleaseCluster `protobuf:"bytes,1001,opt,name=release_cluster,json=releaseCluster,proto3,oneof"`
 }
 
@@ -2139,7 +2139,7 @@ func (x *DomainRef) GetTopologyValue() string {
 	return ""
 }
 
-// Everything one shard must know about what it owns. Always the full set; only a newer version applies.
+// Everything that one shard must know about what it owns. Always complete; only a newer version is applied.
 type ShardView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version.
@@ -2148,9 +2148,9 @@ type ShardView struct {
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Label keys that partition machines, in order.
 	PartitionKeys []string `protobuf:"bytes,3,rep,name=partition_keys,json=partitionKeys,proto3" json:"partition_keys,omitempty"`
-	// No other shard has this provider.
+	// No other shard uses this provider.
 	OnlyShard bool `protobuf:"varint,4,opt,name=only_shard,json=onlyShard,proto3" json:"only_shard,omitempty"`
-	// Machines in no assigned domain are mine.
+	// Machines in no assigned domain belong to this shard.
 	DefaultOwner bool `protobuf:"varint,5,opt,name=default_owner,json=defaultOwner,proto3" json:"default_owner,omitempty"`
 	// Domains owned.
 	OwnedDomains []*DomainRef `protobuf:"bytes,6,rep,name=owned_domains,json=ownedDomains,proto3" json:"owned_domains,omitempty"`
@@ -2159,17 +2159,17 @@ type ShardView struct {
 	ForeignDomains []*DomainRef `protobuf:"bytes,7,rep,name=foreign_domains,json=foreignDomains,proto3" json:"foreign_domains,omitempty"`
 	// Machines owned by exception.
 	ExceptionsIn []*MachineException `protobuf:"bytes,8,rep,name=exceptions_in,json=exceptionsIn,proto3" json:"exceptions_in,omitempty"`
-	// Machines given away by exception.
+	// Machines that other shards own by exception.
 	ExceptionsOut []*MachineException `protobuf:"bytes,9,rep,name=exceptions_out,json=exceptionsOut,proto3" json:"exceptions_out,omitempty"`
 	// Clusters bound here.
 	OwnedClusters []string `protobuf:"bytes,10,rep,name=owned_clusters,json=ownedClusters,proto3" json:"owned_clusters,omitempty"`
 	// Clusters released to other shards.
 	ReleasedClusters []string `protobuf:"bytes,11,rep,name=released_clusters,json=releasedClusters,proto3" json:"released_clusters,omitempty"`
-	// What may be drawn per region.
+	// Number of machines that the shard may hold per region.
 	QuotaSlices []*QuotaSlice `protobuf:"bytes,12,rep,name=quota_slices,json=quotaSlices,proto3" json:"quota_slices,omitempty"`
-	// Clusters bound here whose machines carry the names of other shards.
+	// Clusters bound here whose machines still carry the id of an earlier shard.
 	Inherited []*InheritedCluster `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
-	// Moves to this shard whose machines it may have adopted without the leader knowing yet: it keeps those.
+	// Moves to this shard whose machines it may have adopted before the leader knew of it; it keeps those machines.
 	ArrivingMoveIds []string `protobuf:"bytes,14,rep,name=arriving_move_ids,json=arrivingMoveIds,proto3" json:"arriving_move_ids,omitempty"`
 	// Region of the provider's machines that have no region label.
 	Region        string `protobuf:"bytes,15,opt,name=region,proto3" json:"region,omitempty"`
@@ -2312,12 +2312,12 @@ func (x *ShardView) GetRegion() string {
 	return ""
 }
 
-// A cluster whose machines were configured by shards that let go of it.
+// A cluster whose machines were configured by shards that have released it.
 type InheritedCluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster.
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Shards that let go of it: machines that carry their names are mine.
+	// Shards that have released it: machines that carry their ids belong to this shard.
 	FromShardIds  []string `protobuf:"bytes,2,rep,name=from_shard_ids,json=fromShardIds,proto3" json:"from_shard_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2431,12 +2431,12 @@ func (x *QuotaSlice) GetMachines() int32 {
 	return 0
 }
 
-// Let go of a cluster that moved (B).
+// Release a cluster that moved (B).
 type ReleaseCluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster.
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Where it went.
+	// Shard that the cluster moved to.
 	ToShardId     string `protobuf:"bytes,2,opt,name=to_shard_id,json=toShardId,proto3" json:"to_shard_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2497,7 +2497,7 @@ type ReserveMachines struct {
 	InstanceType string `protobuf:"bytes,3,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
 	// Zone.
 	Zone string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Holding-cost class.
+	// How the capacity is paid for.
 	CapacityType CapacityType `protobuf:"varint,5,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
 	// The shortfall's constraints, for the real matcher. OPERATOR_SAME is invalid.
 	Requirements []*NodeSelectorRequirement `protobuf:"bytes,6,rep,name=requirements,proto3" json:"requirements,omitempty"`
@@ -2689,7 +2689,7 @@ type InstructAck struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Machines chosen, adopted or waited for.
 	MachineIds []string `protobuf:"bytes,1000,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
-	// False on FAILED: trying again is hopeless. Absent: true.
+	// False on FAILED: a retry cannot succeed. Absent: true.
 	Retryable     *bool `protobuf:"varint,1001,opt,name=retryable,proto3,oneof" json:"retryable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2769,7 +2769,7 @@ type AssignDomainRequest struct {
 	TopologyValue string `protobuf:"bytes,2,opt,name=topology_value,json=topologyValue,proto3" json:"topology_value,omitempty"`
 	// Target shard.
 	ShardId string `protobuf:"bytes,3,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2877,7 +2877,7 @@ type UnassignDomainRequest struct {
 	TopologyKey string `protobuf:"bytes,1,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
 	// Domain value.
 	TopologyValue string `protobuf:"bytes,2,opt,name=topology_value,json=topologyValue,proto3" json:"topology_value,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2978,7 +2978,7 @@ type RemoveShardRequest struct {
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Remove it although its heartbeat is fresh or it owns something.
 	Force bool `protobuf:"varint,1000,opt,name=force,proto3" json:"force,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,1001,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What happens to a domain value nobody owns.
+// What happens to a domain value that no shard owns.
 type UnownedPolicy int32
 
 const (
@@ -85,7 +85,7 @@ const (
 	RebalanceMode_REBALANCE_MODE_UNSPECIFIED RebalanceMode = 0
 	// Moves machines.
 	RebalanceMode_REBALANCE_MODE_ON RebalanceMode = 1
-	// Decides and shows, moves nothing.
+	// Decides and shows what it would move, but moves nothing.
 	RebalanceMode_REBALANCE_MODE_DRY_RUN RebalanceMode = 2
 	// Starts nothing.
 	RebalanceMode_REBALANCE_MODE_OFF RebalanceMode = 3
@@ -134,7 +134,7 @@ func (RebalanceMode) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{1}
 }
 
-// Where a binding comes from.
+// Origin of a binding.
 type ClusterBinding_Source int32
 
 const (
@@ -142,7 +142,7 @@ const (
 	ClusterBinding_SOURCE_UNSPECIFIED ClusterBinding_Source = 0
 	// A shard reported the cluster.
 	ClusterBinding_SOURCE_REPORT ClusterBinding_Source = 1
-	// A person bound it.
+	// An administrator bound it.
 	ClusterBinding_SOURCE_ADMIN ClusterBinding_Source = 2
 )
 
@@ -187,19 +187,19 @@ func (ClusterBinding_Source) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{10, 0}
 }
 
-// Where it is.
+// State.
 type Move_State int32
 
 const (
 	// Not stated.
 	Move_STATE_UNSPECIFIED Move_State = 0
-	// Would be made; dry run.
+	// The rebalancer would make this move; it is in dry run.
 	Move_STATE_PROPOSED Move_State = 1
-	// The donor is asked.
+	// The donor is asked to reserve machines.
 	Move_STATE_PLANNED Move_State = 2
-	// The donor reserved; the recipient is told.
+	// The donor has reserved machines; the recipient is instructed to adopt them.
 	Move_STATE_RESERVED Move_State = 3
-	// The recipient adopted; the donor lets go.
+	// The recipient has adopted the machines; the donor is instructed to release them.
 	Move_STATE_ADOPTED Move_State = 4
 	// The recipient is asked to undo.
 	Move_STATE_WITHDRAWING Move_State = 5
@@ -1201,7 +1201,7 @@ type ClusterBinding struct {
 	ShardId string `protobuf:"bytes,2,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// When.
 	BoundAtUnixNanos int64 `protobuf:"varint,3,opt,name=bound_at_unix_nanos,json=boundAtUnixNanos,proto3" json:"bound_at_unix_nanos,omitempty"`
-	// Where it comes from.
+	// Origin of the binding.
 	Source ClusterBinding_Source `protobuf:"varint,4,opt,name=source,proto3,enum=bigfleet.v1alpha1.ClusterBinding_Source" json:"source,omitempty"`
 	// The shard reports a live session.
 	LiveSession bool `protobuf:"varint,5,opt,name=live_session,json=liveSession,proto3" json:"live_session,omitempty"`
@@ -1310,7 +1310,7 @@ type BindClusterRequest struct {
 	ShardId string `protobuf:"bytes,2,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Take it from another shard.
 	Rebind bool `protobuf:"varint,3,opt,name=rebind,proto3" json:"rebind,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1416,7 +1416,7 @@ type UnbindClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster.
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1512,7 +1512,7 @@ type MoveDomainRequest struct {
 	TopologyValue string `protobuf:"bytes,2,opt,name=topology_value,json=topologyValue,proto3" json:"topology_value,omitempty"`
 	// Next owner.
 	ToShardId string `protobuf:"bytes,3,opt,name=to_shard_id,json=toShardId,proto3" json:"to_shard_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1762,7 +1762,7 @@ type FinishDomainMoveRequest struct {
 	Force bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	// Must say `the shard is down`.
 	Confirm string `protobuf:"bytes,4,opt,name=confirm,proto3" json:"confirm,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1883,7 +1883,7 @@ type ProviderRegistration struct {
 	PartitionKeys []string `protobuf:"bytes,4,rep,name=partition_keys,json=partitionKeys,proto3" json:"partition_keys,omitempty"`
 	// Shard that owns what no domain assigns; empty: the first registered.
 	DefaultOwner string `protobuf:"bytes,5,opt,name=default_owner,json=defaultOwner,proto3" json:"default_owner,omitempty"`
-	// What happens to a domain value nobody owns.
+	// What happens to a domain value that no shard owns.
 	UnownedPolicy UnownedPolicy `protobuf:"varint,6,opt,name=unowned_policy,json=unownedPolicy,proto3,enum=bigfleet.v1alpha1.UnownedPolicy" json:"unowned_policy,omitempty"`
 	// Shards that report it. Output only.
 	ShardIds      []string `protobuf:"bytes,7,rep,name=shard_ids,json=shardIds,proto3" json:"shard_ids,omitempty"`
@@ -2058,7 +2058,7 @@ type UpsertProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The provider.
 	Provider *ProviderRegistration `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2150,7 +2150,7 @@ type RemoveProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2407,7 +2407,7 @@ type SetQuotaRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The row; replaces the one of its (provider, region).
 	Quota *Quota `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2501,7 +2501,7 @@ type DeleteQuotaRequest struct {
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Region.
 	Region string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2757,7 +2757,7 @@ type GetRebalanceResponse struct {
 	Policy *RebalancePolicy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Last sweep.
 	LastSweepAtUnixNanos int64 `protobuf:"varint,2,opt,name=last_sweep_at_unix_nanos,json=lastSweepAtUnixNanos,proto3" json:"last_sweep_at_unix_nanos,omitempty"`
-	// Shortfalls for which the last sweep found machines, and may not move any of them yet.
+	// Shortfalls for which the last sweep found machines that may not be moved yet.
 	Waiting       []*WaitingShortfall `protobuf:"bytes,3,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2823,9 +2823,9 @@ type WaitingShortfall struct {
 	Fingerprint string `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Its priority.
 	Priority int32 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
-	// For how long it is short.
+	// Seconds for which it has been short.
 	AgeSeconds int64 `protobuf:"varint,4,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
-	// What was looked at, and why nothing was taken.
+	// Donors that were considered, and why nothing was taken from each.
 	Donors        []*DonorVerdict `protobuf:"bytes,5,rep,name=donors,proto3" json:"donors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2901,7 +2901,7 @@ type SetRebalanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy, whole.
 	Policy *RebalancePolicy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3008,7 +3008,7 @@ type Move struct {
 	FromShardId string `protobuf:"bytes,3,opt,name=from_shard_id,json=fromShardId,proto3" json:"from_shard_id,omitempty"`
 	// Recipient.
 	ToShardId string `protobuf:"bytes,4,opt,name=to_shard_id,json=toShardId,proto3" json:"to_shard_id,omitempty"`
-	// Where it is.
+	// State.
 	State Move_State `protobuf:"varint,5,opt,name=state,proto3,enum=bigfleet.v1alpha1.Move_State" json:"state,omitempty"`
 	// Machines wanted.
 	Wanted int32 `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
@@ -3018,7 +3018,7 @@ type Move struct {
 	Fingerprint string `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Why, one sentence.
 	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Donors looked at, and why each was passed over.
+	// Donors that were considered, and why each was taken or not.
 	Donors []*DonorVerdict `protobuf:"bytes,10,rep,name=donors,proto3" json:"donors,omitempty"`
 	// Start.
 	StartedAtUnixNanos int64 `protobuf:"varint,11,opt,name=started_at_unix_nanos,json=startedAtUnixNanos,proto3" json:"started_at_unix_nanos,omitempty"`
@@ -3142,7 +3142,7 @@ func (x *Move) GetUpdatedAtUnixNanos() int64 {
 	return 0
 }
 
-// Why one donor was taken or passed over.
+// Why machines of one donor were taken or not.
 type DonorVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Shard.
@@ -3312,7 +3312,7 @@ type CancelMoveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Move.
 	MoveId string `protobuf:"bytes,1,opt,name=move_id,json=moveId,proto3" json:"move_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3607,7 +3607,7 @@ type RetryInstructionRequest struct {
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Instruction.
 	InstructionId string `protobuf:"bytes,2,opt,name=instruction_id,json=instructionId,proto3" json:"instruction_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3708,7 +3708,7 @@ type DrainShardRequest struct {
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Stop emptying it.
 	Cancel bool `protobuf:"varint,2,opt,name=cancel,proto3" json:"cancel,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3825,7 +3825,7 @@ type ReadmitShardRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Shard.
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3919,7 +3919,7 @@ type ResetShardEpochRequest struct {
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// Accept this epoch and higher ones.
 	Epoch int64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4020,7 +4020,7 @@ type RemoveRaftPeerRequest struct {
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Remove it although no quorum of reachable voters remains.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4119,7 +4119,7 @@ type ReadmitRaftPeerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Raft server id.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4211,7 +4211,7 @@ type TransferLeadershipRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// To this voter; empty: the most caught-up one.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Check everything, commit nothing.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

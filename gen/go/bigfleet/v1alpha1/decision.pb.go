@@ -29,15 +29,15 @@ type ActionKind int32
 const (
 	// Not stated.
 	ActionKind_ACTION_KIND_UNSPECIFIED ActionKind = 0
-	// Idle machine into a cluster.
+	// Configure an idle machine for a cluster.
 	ActionKind_ACTION_KIND_BOOTSTRAP ActionKind = 1
-	// Speculative machine into a cluster.
+	// Create a machine from a speculative one and configure it for a cluster.
 	ActionKind_ACTION_KIND_PROVISION ActionKind = 2
-	// Take a machine from a lower priority.
+	// Drain a machine of a need of lower priority for one of higher priority.
 	ActionKind_ACTION_KIND_PREEMPT ActionKind = 3
-	// Take back surplus.
+	// Drain a machine that its cluster no longer needs.
 	ActionKind_ACTION_KIND_RECLAIM ActionKind = 4
-	// Return an idle machine to a slot.
+	// Delete an idle machine.
 	ActionKind_ACTION_KIND_DELETE ActionKind = 5
 )
 
@@ -108,13 +108,13 @@ const (
 	RecordType_RECORD_TYPE_ROLLUP_HELD RecordType = 6
 	// A roll-up was refused.
 	RecordType_RECORD_TYPE_ROLLUP_REJECTED RecordType = 7
-	// Reclaim became possible for a cluster.
+	// The reclaim gate of a cluster opened: its surplus may be drained.
 	RecordType_RECORD_TYPE_GATE_OPENED RecordType = 8
 	// A machine record was rejected.
 	RecordType_RECORD_TYPE_MACHINE_REJECTED RecordType = 9
-	// A machine took an edge nobody commanded.
+	// A machine changed its state without a command of this shard.
 	RecordType_RECORD_TYPE_UNEXPECTED_EDGE RecordType = 10
-	// A provider says another cluster than we do.
+	// The provider and the shard disagree about the cluster of a machine.
 	RecordType_RECORD_TYPE_BINDING_CONFLICT RecordType = 11
 	// A machine vanished.
 	RecordType_RECORD_TYPE_MACHINE_VANISHED RecordType = 12
@@ -126,7 +126,7 @@ const (
 	RecordType_RECORD_TYPE_MACHINE_RECOVERED RecordType = 15
 	// A provider's breaker or a pool's stock-out changed.
 	RecordType_RECORD_TYPE_BACKOFF_CHANGED RecordType = 16
-	// Removals are held or released.
+	// Removals that a provider reported are held back or accepted.
 	RecordType_RECORD_TYPE_REMOVALS_HELD RecordType = 17
 	// A fence refusal was suspected, explained or confirmed.
 	RecordType_RECORD_TYPE_FENCE RecordType = 18
@@ -136,13 +136,13 @@ const (
 	RecordType_RECORD_TYPE_SESSION_CLOSED RecordType = 20
 	// A coordinator instruction was answered.
 	RecordType_RECORD_TYPE_INSTRUCTION RecordType = 21
-	// A person gave an order.
+	// An administrator gave an order.
 	RecordType_RECORD_TYPE_ADMIN RecordType = 22
 	// Ownership changed.
 	RecordType_RECORD_TYPE_OWNERSHIP RecordType = 23
 	// The process started or stopped.
 	RecordType_RECORD_TYPE_PROCESS RecordType = 24
-	// A provider announced that it takes a host back, or nothing came of that.
+	// A provider announced an interruption, or an announced interruption did not happen.
 	RecordType_RECORD_TYPE_INTERRUPTION RecordType = 25
 )
 
@@ -294,7 +294,7 @@ func (RollupDisposition) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_decision_proto_rawDescGZIP(), []int{2}
 }
 
-// Where the drain of one node is.
+// Progress of the drain of one node.
 type DrainState int32
 
 const (
@@ -302,11 +302,11 @@ const (
 	DrainState_DRAIN_STATE_UNSPECIFIED DrainState = 0
 	// Evicting.
 	DrainState_DRAIN_STATE_RUNNING DrainState = 1
-	// No pod is left that has to go.
+	// All Pods that have to leave are gone.
 	DrainState_DRAIN_STATE_DONE DrainState = 2
 	// The grace period ended first.
 	DrainState_DRAIN_STATE_DEADLINE_EXCEEDED DrainState = 3
-	// Taken back, or stopped by a person; see the reason.
+	// Cancelled by the shard or stopped by an administrator; see the reason.
 	DrainState_DRAIN_STATE_STOPPED DrainState = 4
 )
 
@@ -414,13 +414,13 @@ type DecisionRecord struct {
 	Actor string `protobuf:"bytes,27,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Shard.
 	ShardId string `protobuf:"bytes,28,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// Need served or harmed: row.
+	// Need served or interrupted: row.
 	RowId string `protobuf:"bytes,29,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
 	// Preemptor: cluster.
 	PreemptorClusterId string `protobuf:"bytes,30,opt,name=preemptor_cluster_id,json=preemptorClusterId,proto3" json:"preemptor_cluster_id,omitempty"`
 	// Preemptor: fingerprint.
 	PreemptorFingerprint string `protobuf:"bytes,31,opt,name=preemptor_fingerprint,json=preemptorFingerprint,proto3" json:"preemptor_fingerprint,omitempty"`
-	// Next best machine.
+	// The next cheapest machine that was considered.
 	AlternativeMachineId string `protobuf:"bytes,32,opt,name=alternative_machine_id,json=alternativeMachineId,proto3" json:"alternative_machine_id,omitempty"`
 	// Its effective cost.
 	AlternativeCost float64 `protobuf:"fixed64,33,opt,name=alternative_cost,json=alternativeCost,proto3" json:"alternative_cost,omitempty"`

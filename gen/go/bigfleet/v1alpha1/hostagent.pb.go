@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/hostagent.proto
 
-// What the provider of existing hosts and the agents on them say to each other.
+// Protocol between the provider of existing hosts and the agents on those hosts.
 
 package bigfleetv1alpha1
 
@@ -24,21 +24,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Where a host is in the life of one binding.
+// Phase of a host.
 type HostPhase int32
 
 const (
-	// Not said.
+	// Not stated.
 	HostPhase_HOST_PHASE_UNSPECIFIED HostPhase = 0
-	// Nothing of any cluster is on the host: the agent looked.
+	// Nothing of any cluster is left on the host; the agent has verified it.
 	HostPhase_HOST_PHASE_CLEAN HostPhase = 1
-	// It is being made a node.
+	// The host is joining a cluster.
 	HostPhase_HOST_PHASE_CONFIGURING HostPhase = 2
 	// Its kubelet runs with a certificate of the cluster.
 	HostPhase_HOST_PHASE_CONFIGURED HostPhase = 3
-	// What the cluster left is being removed.
+	// Everything of the last cluster is being removed.
 	HostPhase_HOST_PHASE_RESETTING HostPhase = 4
-	// A task failed; nothing happens before a reset succeeds.
+	// A task failed; the host takes no other task until a reset succeeds.
 	HostPhase_HOST_PHASE_QUARANTINED HostPhase = 5
 )
 
@@ -89,34 +89,34 @@ func (HostPhase) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_hostagent_proto_rawDescGZIP(), []int{0}
 }
 
-// One look of an agent.
+// One report of an agent.
 type ReportHostRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the host in the inventory. Under mTLS the agent's certificate carries bigfleet://host/<name>.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	// Build of the agent.
+	// Build version of the agent.
 	AgentVersion string `protobuf:"bytes,2,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	// Changes with each boot of the host.
 	BootId string `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// Where the host is.
+	// Phase of the host.
 	Phase HostPhase `protobuf:"varint,4,opt,name=phase,proto3,enum=bigfleet.v1alpha1.HostPhase" json:"phase,omitempty"`
-	// The last task that was taken; empty: none yet.
+	// The last task that the agent accepted; empty: none yet.
 	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// The machine that the host is, while it is not clean.
+	// Machine that the host serves as; empty while the host is clean.
 	MachineId string `protobuf:"bytes,6,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// The cluster that it belongs to, while it is not clean.
+	// Cluster that the host belongs to; empty while the host is clean.
 	ClusterId string `protobuf:"bytes,7,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// The step of the task that runs or failed.
+	// Step of the task that is running or has failed.
 	Step string `protobuf:"bytes,8,opt,name=step,proto3" json:"step,omitempty"`
 	// Why the host is quarantined.
 	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
-	// What a reset found left, one item each: a process, a mount, a file.
+	// What the last reset could not remove, one entry each: a process, a mount, a file.
 	Remains []string `protobuf:"bytes,10,rep,name=remains,proto3" json:"remains,omitempty"`
 	// The kubelet runs.
 	KubeletRuns bool `protobuf:"varint,11,opt,name=kubelet_runs,json=kubeletRuns,proto3" json:"kubelet_runs,omitempty"`
 	// The container runtime runs.
 	RuntimeRuns bool `protobuf:"varint,12,opt,name=runtime_runs,json=runtimeRuns,proto3" json:"runtime_runs,omitempty"`
-	// How long the answer may be held back, milliseconds.
+	// How long the provider may wait for a task before it answers, in milliseconds.
 	WaitMillis    int64 `protobuf:"varint,13,opt,name=wait_millis,json=waitMillis,proto3" json:"wait_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -243,7 +243,7 @@ func (x *ReportHostRequest) GetWaitMillis() int64 {
 	return 0
 }
 
-// What to do; without a task nothing.
+// The next task; without one the agent changes nothing.
 type ReportHostResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most one task.
@@ -317,12 +317,12 @@ type isReportHostResponse_Task interface {
 }
 
 type ReportHostResponse_Configure struct {
-	// Become a node.
+	// Join a cluster.
 	Configure *ConfigureHost `protobuf:"bytes,1,opt,name=configure,proto3,oneof"`
 }
 
 type ReportHostResponse_Reset_ struct {
-	// Remove everything of a cluster.
+	// Remove everything that a cluster left on the host.
 	Reset_ *ResetHost `protobuf:"bytes,2,opt,name=reset,proto3,oneof"`
 }
 
@@ -330,16 +330,16 @@ func (*ReportHostResponse_Configure) isReportHostResponse_Task() {}
 
 func (*ReportHostResponse_Reset_) isReportHostResponse_Task() {}
 
-// Makes a clean host a node of one cluster. The same operation twice has its effect once.
+// Makes a clean host a node of one cluster. The task is idempotent: a repeated operation_id changes nothing.
 type ConfigureHost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the task.
+	// Id of the task.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// The machine that the host becomes.
+	// Machine that the host serves as.
 	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// The cluster that it joins.
+	// Cluster that the host joins.
 	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// What the cluster's operator rendered, at most 1 MiB: a secret.
+	// Boot data that the cluster's operator rendered, at most 1 MiB. It is a secret.
 	BootData      []byte `protobuf:"bytes,4,opt,name=boot_data,json=bootData,proto3" json:"boot_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -403,10 +403,10 @@ func (x *ConfigureHost) GetBootData() []byte {
 	return nil
 }
 
-// Removes everything that a cluster put on the host, and proves it by looking.
+// Removes everything that a cluster put on the host, and verifies that nothing is left.
 type ResetHost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the task.
+	// Id of the task.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// How long containers may take to end after SIGTERM, seconds.
 	GraceSeconds  int64 `protobuf:"varint,2,opt,name=grace_seconds,json=graceSeconds,proto3" json:"grace_seconds,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What went wrong, for people and for scripts.
+// What went wrong, as a token for programs and as text for people.
 type Problem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reason token; the shared catalogue turns it into a sentence.
@@ -96,10 +96,10 @@ func (x *Problem) GetDoc() string {
 	return ""
 }
 
-// When to try again.
+// When to retry.
 type RetryHint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not earlier than this, milliseconds.
+	// Earliest retry, in milliseconds from now.
 	AfterMillis   int64 `protobuf:"varint,1,opt,name=after_millis,json=afterMillis,proto3" json:"after_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

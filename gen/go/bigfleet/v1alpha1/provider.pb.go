@@ -101,19 +101,19 @@ func (MachineState) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_provider_proto_rawDescGZIP(), []int{0}
 }
 
-// Holding-cost class; sets how long an unclaimed idle machine is kept.
+// How the capacity is paid for. It decides how long an unclaimed idle machine is kept.
 type CapacityType int32
 
 const (
-	// Unknown; held for ever.
+	// Not stated; kept indefinitely.
 	CapacityType_CAPACITY_TYPE_UNSPECIFIED CapacityType = 0
-	// Held for ever; Delete is never issued.
+	// Kept indefinitely; BigFleet never sends Delete.
 	CapacityType_CAPACITY_TYPE_BARE_METAL CapacityType = 1
-	// Held for ever; Delete is never issued.
+	// Kept indefinitely; BigFleet never sends Delete.
 	CapacityType_CAPACITY_TYPE_RESERVED CapacityType = 2
-	// Held for minutes.
+	// Kept for minutes (10 by default).
 	CapacityType_CAPACITY_TYPE_ON_DEMAND CapacityType = 3
-	// Held for about a minute.
+	// Kept for about a minute.
 	CapacityType_CAPACITY_TYPE_SPOT CapacityType = 4
 )
 
@@ -162,7 +162,7 @@ func (CapacityType) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_provider_proto_rawDescGZIP(), []int{1}
 }
 
-// Class of a failure, so that nobody parses last_error.
+// Class of a failure, so that no program has to parse last_error.
 type MachineFailure int32
 
 const (
@@ -172,19 +172,19 @@ const (
 	MachineFailure_MACHINE_FAILURE_CAPACITY MachineFailure = 1
 	// The account's quota is used up.
 	MachineFailure_MACHINE_FAILURE_QUOTA MachineFailure = 2
-	// Credentials or permissions.
+	// Credentials or permissions are missing or invalid.
 	MachineFailure_MACHINE_FAILURE_CREDENTIALS MachineFailure = 3
-	// The boot data did not work.
+	// The machine could not boot with its boot data.
 	MachineFailure_MACHINE_FAILURE_BOOTSTRAP MachineFailure = 4
 	// The node never became Ready.
 	MachineFailure_MACHINE_FAILURE_NOT_READY MachineFailure = 5
-	// The limit of the transition passed.
+	// The transition exceeded its timeout.
 	MachineFailure_MACHINE_FAILURE_TIMEOUT MachineFailure = 6
-	// Cut off by a restart of the provider.
+	// A restart of the provider interrupted the transition.
 	MachineFailure_MACHINE_FAILURE_INTERRUPTED MachineFailure = 7
 	// The host is gone.
 	MachineFailure_MACHINE_FAILURE_HOST_LOST MachineFailure = 8
-	// Anything else behind the provider.
+	// Any other failure of the infrastructure behind the provider.
 	MachineFailure_MACHINE_FAILURE_SUBSTRATE MachineFailure = 9
 )
 
@@ -243,7 +243,7 @@ func (MachineFailure) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_provider_proto_rawDescGZIP(), []int{2}
 }
 
-// Names the real host behind a machine.
+// Identifies the host of a machine.
 type HostRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Provider name.
@@ -354,23 +354,23 @@ type Machine struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Lifecycle state.
 	State MachineState `protobuf:"varint,2,opt,name=state,proto3,enum=bigfleet.v1alpha1.MachineState" json:"state,omitempty"`
-	// The real host; absent (or both strings empty) until there is one.
+	// The host; absent (or both strings empty) until there is one.
 	Host *HostRef `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
-	// Answers `node.kubernetes.io/instance-type`.
+	// Value of the label `node.kubernetes.io/instance-type`.
 	// Owner: never empty.
 	InstanceType string `protobuf:"bytes,4,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
-	// Answers `topology.kubernetes.io/zone`.
+	// Value of the label `topology.kubernetes.io/zone`.
 	// Owner: set wherever host is set and for every multi-zone provider.
 	Zone string `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Holding-cost class.
+	// How the capacity is paid for.
 	// Owner: never 0.
 	CapacityType CapacityType `protobuf:"varint,6,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
 	// US dollars per hour; 0 for owned hardware.
 	PricePerHour float64 `protobuf:"fixed64,7,opt,name=price_per_hour,json=pricePerHour,proto3" json:"price_per_hour,omitempty"`
-	// Chance of interruption per hour. Only the provider declares it.
+	// Probability of an interruption per hour, as the provider declares it.
 	// Owner: above 0 for SPOT.
 	InterruptionProbability float64 `protobuf:"fixed64,8,opt,name=interruption_probability,json=interruptionProbability,proto3" json:"interruption_probability,omitempty"`
-	// Per-replica shape the machine is bound for.
+	// Resources of the machine.
 	// Owner: non-empty map when present.
 	Resources *Resources `protobuf:"bytes,9,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Labels the node joins with, used for matching.
@@ -379,7 +379,7 @@ type Machine struct {
 	// Failure reason.
 	// Owner: empty again after a return to IDLE.
 	LastError string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// What the hardware really offers; absent means equal to resources.
+	// Resources that the node will have for Pods (status.allocatable); absent means equal to resources.
 	// Owner: non-empty map when present.
 	Allocatable *Resources `protobuf:"bytes,13,opt,name=allocatable,proto3" json:"allocatable,omitempty"`
 	// Bound cluster, as given to Configure.
@@ -392,7 +392,7 @@ type Machine struct {
 	Failure MachineFailure `protobuf:"varint,1000,opt,name=failure,proto3,enum=bigfleet.v1alpha1.MachineFailure" json:"failure,omitempty"`
 	// Taints the node registers with. Passed on to the cluster; the engine does not match on them.
 	Taints []*Taint `protobuf:"bytes,1001,rep,name=taints,proto3" json:"taints,omitempty"`
-	// Usual duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
+	// Typical duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
 	DrainEstimateSeconds int32 `protobuf:"varint,1002,opt,name=drain_estimate_seconds,json=drainEstimateSeconds,proto3" json:"drain_estimate_seconds,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -600,9 +600,10 @@ type MachineList struct {
 	Machines []*Machine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
 	// Opaque cursor for the next List; may be empty.
 	Revision []byte `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// This answer, or the paged scan it belongs to, shows every machine.
+	// This answer lists every machine; of a scan in pages: all its pages together.
 	Complete bool `protobuf:"varint,1000,opt,name=complete,proto3" json:"complete,omitempty"`
-	// The cap cut this answer; feed revision back. With it even an empty page is not the end (B).
+	// max_results cut this answer; the next List continues with since_revision set to revision. Even an empty page with more set is not the last one
+	// (B).
 	More bool `protobuf:"varint,1001,opt,name=more,proto3" json:"more,omitempty"`
 	// Ids of records removed since the cursor. Never counted against max_results (B).
 	RemovedIds    []string `protobuf:"bytes,1002,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
@@ -741,10 +742,10 @@ func (x *ListFilter) GetSinceRevision() []byte {
 	return nil
 }
 
-// Asks for a host behind a speculative machine.
+// Requests a host for a SPECULATIVE machine.
 type CreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Speculative machine to realise.
+	// SPECULATIVE machine to create a host for.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Fence: calling shard.
 	ShardId string `protobuf:"bytes,3,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
@@ -814,14 +815,14 @@ func (x *CreateRequest) GetSequenceNumber() int64 {
 	return 0
 }
 
-// Binds an idle machine to a cluster.
+// Binds an IDLE machine to a cluster.
 type ConfigureRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Idle machine to bind.
+	// IDLE machine to bind.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Cluster to join; recorded as Machine.cluster. Any non-empty text.
 	ClusterId string `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Opaque boot data.
+	// Boot data of the machine; opaque to the provider.
 	// Owner: too large is INVALID_ARGUMENT, never a partial apply.
 	BootstrapBlob []byte `protobuf:"bytes,3,opt,name=bootstrap_blob,json=bootstrapBlob,proto3" json:"bootstrap_blob,omitempty"`
 	// Fence: calling shard.
@@ -916,12 +917,12 @@ func (x *ConfigureRequest) GetShardMetadata() map[string]string {
 	return nil
 }
 
-// Releases a configured machine.
+// Releases a CONFIGURED machine from its cluster.
 type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Configured machine to release.
+	// CONFIGURED machine to release.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// Budget for graceful shutdown; 0 is legal.
+	// Time for a graceful shutdown; 0 is legal.
 	// Owner: not negative (our providers answer INVALID_ARGUMENT, others may read it as 0).
 	GracePeriodSeconds int64 `protobuf:"varint,2,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3" json:"grace_period_seconds,omitempty"`
 	// Fence: calling shard.
@@ -999,10 +1000,10 @@ func (x *DrainRequest) GetSequenceNumber() int64 {
 	return 0
 }
 
-// Returns an idle machine to a quota slot. Decodes an old MachineRef.
+// Destroys the host of an IDLE machine, which becomes a quota slot again. An encoded MachineRef decodes as this message.
 type DeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Idle machine to destroy.
+	// IDLE machine whose host is destroyed.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Fence: calling shard.
 	ShardId string `protobuf:"bytes,2,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
@@ -1078,7 +1079,7 @@ type TransitionAck struct {
 	// Stable id of this operation; the same on retry.
 	// Owner: never empty.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// Snapshot at acceptance, normally transitional. Screened like any record.
+	// The machine at acceptance, normally in a transitional state. Validated like any record.
 	// Owner: never absent.
 	Machine       *Machine `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1195,12 +1196,12 @@ func (x *Taint) GetEffect() string {
 	return ""
 }
 
-// Error detail on FAILED_PRECONDITION from CapacityProvider: which mark refused the token (B).
+// Error detail on FAILED_PRECONDITION from CapacityProvider: the fence mark that refused the call (B).
 type FenceDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Shard of the token.
+	// Shard that called.
 	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// Machine whose mark refused it.
+	// Machine whose mark refused the call.
 	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Epoch offered.
 	OfferedEpoch int64 `protobuf:"varint,3,opt,name=offered_epoch,json=offeredEpoch,proto3" json:"offered_epoch,omitempty"`
@@ -1286,7 +1287,7 @@ func (x *FenceDetail) GetMarkSequence() int64 {
 	return 0
 }
 
-// Error detail on ABORTED and ALREADY_EXISTS from CapacityProvider: what stands in the way.
+// Error detail on ABORTED and ALREADY_EXISTS from CapacityProvider: why the machine's state does not allow the call.
 type StateDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine.

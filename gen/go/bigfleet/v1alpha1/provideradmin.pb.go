@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/provideradmin.proto
 
-// What a provider can do, and orders from people to it.
+// What a provider can do, and its administration.
 
 package bigfleetv1alpha1
 
@@ -137,11 +137,11 @@ type GetProviderResponse struct {
 	MaxBootstrapBlobBytes int64 `protobuf:"varint,9,opt,name=max_bootstrap_blob_bytes,json=maxBootstrapBlobBytes,proto3" json:"max_bootstrap_blob_bytes,omitempty"`
 	// Largest sum of shard_metadata keys and values, bytes.
 	MaxMetadataBytes int64 `protobuf:"varint,10,opt,name=max_metadata_bytes,json=maxMetadataBytes,proto3" json:"max_metadata_bytes,omitempty"`
-	// Most mutations it wants in flight.
+	// Mutations that the provider executes at the same time; more wait in its queue.
 	MaxConcurrentMutations int32 `protobuf:"varint,11,opt,name=max_concurrent_mutations,json=maxConcurrentMutations,proto3" json:"max_concurrent_mutations,omitempty"`
-	// Limit and usual duration per RPC.
+	// Timeout and typical duration of each mutation.
 	Timings []*TransitionTiming `protobuf:"bytes,12,rep,name=timings,proto3" json:"timings,omitempty"`
-	// Machines known.
+	// Machines that the provider lists.
 	Machines int32 `protobuf:"varint,13,opt,name=machines,proto3" json:"machines,omitempty"`
 	// Start of this process.
 	StartedAtUnixNanos int64 `protobuf:"varint,14,opt,name=started_at_unix_nanos,json=startedAtUnixNanos,proto3" json:"started_at_unix_nanos,omitempty"`
@@ -282,9 +282,9 @@ type TransitionTiming struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `Create`, `Configure`, `Drain` or `Delete`.
 	Rpc string `protobuf:"bytes,1,opt,name=rpc,proto3" json:"rpc,omitempty"`
-	// The provider fails the transition after this, seconds. For Drain: beyond the grace.
+	// Seconds after which the provider fails the transition. For Drain they follow the grace period.
 	TimeoutSeconds int64 `protobuf:"varint,2,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	// Usual duration in seconds, measured; 0: unknown.
+	// Measured typical duration in seconds; 0: unknown.
 	TypicalSeconds float64 `protobuf:"fixed64,3,opt,name=typical_seconds,json=typicalSeconds,proto3" json:"typical_seconds,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -387,7 +387,7 @@ func (x *ExplainMachineRequest) GetId() string {
 	return ""
 }
 
-// Everything known about one machine.
+// Everything that the provider knows about one machine.
 type ExplainMachineResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record.
@@ -531,7 +531,7 @@ type TransitionRecord struct {
 	Rpc string `protobuf:"bytes,1,opt,name=rpc,proto3" json:"rpc,omitempty"`
 	// Operation id.
 	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// State it ended in; in flight while running.
+	// State in which it ended; a transitional state while it runs.
 	Result MachineState `protobuf:"varint,3,opt,name=result,proto3,enum=bigfleet.v1alpha1.MachineState" json:"result,omitempty"`
 	// Start.
 	StartedAtUnixNanos int64 `protobuf:"varint,4,opt,name=started_at_unix_nanos,json=startedAtUnixNanos,proto3" json:"started_at_unix_nanos,omitempty"`
@@ -615,16 +615,16 @@ func (x *TransitionRecord) GetCause() string {
 	return ""
 }
 
-// Ends a FAILED record.
+// Removes a FAILED machine.
 type RetireMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machine id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Needed when the machine is still bound.
+	// Required if the machine is still bound to a cluster.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	// Why, for the audit log.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -688,10 +688,10 @@ func (x *RetireMachineRequest) GetValidateOnly() bool {
 	return false
 }
 
-// What became of the slot.
+// The slot that replaces the machine.
 type RetireMachineResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the slot that replaces it; empty when there is none.
+	// Id of the slot that replaces the machine; empty if there is none.
 	ReplacementId string `protobuf:"bytes,1,opt,name=replacement_id,json=replacementId,proto3" json:"replacement_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -734,14 +734,14 @@ func (x *RetireMachineResponse) GetReplacementId() string {
 	return ""
 }
 
-// Lets the held loss happen.
+// Accepts a loss of hosts.
 type AcknowledgeLossRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of hosts held, as shown; another number is ABORTED.
+	// Number of hosts that the guard holds back. Any other number is refused with ABORTED.
 	Hosts int32 `protobuf:"varint,1,opt,name=hosts,proto3" json:"hosts,omitempty"`
 	// Why, for the audit log.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -798,7 +798,7 @@ func (x *AcknowledgeLossRequest) GetValidateOnly() bool {
 	return false
 }
 
-// What was lost.
+// The machines whose hosts are lost.
 type AcknowledgeLossResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machines that became FAILED.
@@ -851,7 +851,7 @@ type SetMutationsRequest struct {
 	Mode MutationMode `protobuf:"varint,1,opt,name=mode,proto3,enum=bigfleet.v1alpha1.MutationMode" json:"mode,omitempty"`
 	// Why, for the audit log.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

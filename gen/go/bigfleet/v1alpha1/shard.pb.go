@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/shard.proto
 
-// The one stream between a cluster and its shard.
+// The stream between a cluster and its shard.
 
 package bigfleetv1alpha1
 
@@ -36,7 +36,7 @@ const (
 	BootstrapBlobResponse_ERROR_CLASS_SKEW BootstrapBlobResponse_ErrorClass = 2
 	// No token could be minted.
 	BootstrapBlobResponse_ERROR_CLASS_TOKEN BootstrapBlobResponse_ErrorClass = 3
-	// Too many renders at once.
+	// Too many requests are being rendered.
 	BootstrapBlobResponse_ERROR_CLASS_OVERLOADED BootstrapBlobResponse_ErrorClass = 4
 )
 
@@ -85,7 +85,7 @@ func (BootstrapBlobResponse_ErrorClass) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{7, 0}
 }
 
-// Why the node goes. For events only.
+// Why the node is drained. For events only.
 type ReclaimInstruction_Cause int32
 
 const (
@@ -93,9 +93,9 @@ const (
 	ReclaimInstruction_CAUSE_UNSPECIFIED ReclaimInstruction_Cause = 0
 	// Surplus.
 	ReclaimInstruction_CAUSE_VOLUNTARY ReclaimInstruction_Cause = 1
-	// A higher priority takes the machine.
+	// A need of higher priority takes the machine.
 	ReclaimInstruction_CAUSE_PREEMPT ReclaimInstruction_Cause = 2
-	// A person asked.
+	// An administrator asked for it.
 	ReclaimInstruction_CAUSE_ADMIN ReclaimInstruction_Cause = 3
 )
 
@@ -150,11 +150,11 @@ const (
 	NodeFailure_REASON_UNSPECIFIED NodeFailure_Reason = 0
 	// No such node here.
 	NodeFailure_REASON_NOT_FOUND NodeFailure_Reason = 1
-	// More than one node could be meant; none was touched.
+	// More than one Node matches; none was changed.
 	NodeFailure_REASON_AMBIGUOUS NodeFailure_Reason = 2
 	// The API server refused or failed.
 	NodeFailure_REASON_API_ERROR NodeFailure_Reason = 3
-	// Not cordoned yet; the operator goes on trying.
+	// Not cordoned yet; the operator keeps trying.
 	NodeFailure_REASON_STILL_TRYING NodeFailure_Reason = 4
 )
 
@@ -203,19 +203,19 @@ func (NodeFailure_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{11, 0}
 }
 
-// How likely.
+// How likely the capacity is to be available.
 type AvailableCapacityUpdate_Confidence int32
 
 const (
 	// Read as NONE.
 	AvailableCapacityUpdate_CONFIDENCE_UNSPECIFIED AvailableCapacityUpdate_Confidence = 0
-	// Nothing to be had.
+	// No matching machine is available.
 	AvailableCapacityUpdate_CONFIDENCE_NONE AvailableCapacityUpdate_Confidence = 1
-	// Only withheld machines, or out of stock.
+	// Matching machines are withheld or out of stock.
 	AvailableCapacityUpdate_CONFIDENCE_LOW AvailableCapacityUpdate_Confidence = 2
-	// Speculative only.
+	// Only speculative machines match.
 	AvailableCapacityUpdate_CONFIDENCE_MEDIUM AvailableCapacityUpdate_Confidence = 3
-	// Idle machines exist.
+	// Idle machines match.
 	AvailableCapacityUpdate_CONFIDENCE_HIGH AvailableCapacityUpdate_Confidence = 4
 )
 
@@ -413,7 +413,7 @@ type OperatorMessage_NodeReport struct {
 }
 
 type OperatorMessage_DrainReport struct {
-	// How a drain is going (B).
+	// Progress of a drain (B).
 	DrainReport *DrainReport `protobuf:"bytes,1001,opt,name=drain_report,json=drainReport,proto3,oneof"`
 }
 
@@ -580,7 +580,7 @@ type ShardMessage_NodeStateUpdate struct {
 }
 
 type ShardMessage_AvailableCapacity struct {
-	// Hint of what could be had.
+	// Hint about capacity that is likely to be available.
 	AvailableCapacity *AvailableCapacityUpdate `protobuf:"bytes,5,opt,name=available_capacity,json=availableCapacity,proto3,oneof"`
 }
 
@@ -694,13 +694,13 @@ func (x *Hello) GetInstanceId() string {
 // Answers a Hello or a roll-up. Term and epoch are for people; nothing branches on them.
 type Acknowledgement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is answered (WIRE-6.10).
+	// Identifies the frame that is answered (WIRE-6.10).
 	Echo string `protobuf:"bytes,1,opt,name=echo,proto3" json:"echo,omitempty"`
 	// Highest coordinator term the shard has seen.
 	CoordinatorTerm int64 `protobuf:"varint,2,opt,name=coordinator_term,json=coordinatorTerm,proto3" json:"coordinator_term,omitempty"`
 	// The shard's epoch.
 	ShardEpoch int64 `protobuf:"varint,3,opt,name=shard_epoch,json=shardEpoch,proto3" json:"shard_epoch,omitempty"`
-	// What became of a roll-up. Absent: see echo.
+	// Result of a roll-up. Absent: see echo.
 	Rollup *RollupResult `protobuf:"bytes,1000,opt,name=rollup,proto3" json:"rollup,omitempty"`
 	// Features of the shard (WIRE-2.8). On the Hello ack only.
 	Features []string `protobuf:"bytes,1001,rep,name=features,proto3" json:"features,omitempty"`
@@ -810,10 +810,10 @@ func (x *Acknowledgement) GetMaxRollupBytes() int64 {
 	return 0
 }
 
-// What became of one roll-up.
+// Result of one roll-up.
 type RollupResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of it.
+	// Result.
 	Disposition RollupDisposition `protobuf:"varint,1,opt,name=disposition,proto3,enum=bigfleet.v1alpha1.RollupDisposition" json:"disposition,omitempty"`
 	// timestamp_unix_nanos of the roll-up this answers.
 	TimestampUnixNanos int64 `protobuf:"varint,2,opt,name=timestamp_unix_nanos,json=timestampUnixNanos,proto3" json:"timestamp_unix_nanos,omitempty"`
@@ -1013,7 +1013,7 @@ type BootstrapMachine struct {
 	InstanceType string `protobuf:"bytes,3,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
 	// Zone.
 	Zone string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Holding-cost class.
+	// How the capacity is paid for.
 	CapacityType CapacityType `protobuf:"varint,5,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
 	// Labels the node must register with.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1131,11 +1131,11 @@ type BootstrapBlobResponse struct {
 	// Credential lifetime from receipt; 0: unlimited.
 	// Soft: negative (read as 0).
 	TtlSeconds int64 `protobuf:"varint,3,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
-	// Not empty: cannot be rendered. Becomes the reason of a shortfall.
+	// If not empty, why the boot data cannot be rendered. It becomes the reason of a shortfall.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// Class of error.
 	ErrorClass BootstrapBlobResponse_ErrorClass `protobuf:"varint,1000,opt,name=error_class,json=errorClass,proto3,enum=bigfleet.v1alpha1.BootstrapBlobResponse_ErrorClass" json:"error_class,omitempty"`
-	// The error may pass.
+	// A retry may succeed.
 	Retryable     bool `protobuf:"varint,1001,opt,name=retryable,proto3" json:"retryable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1222,14 +1222,14 @@ type ReclaimInstruction struct {
 	// Node names; the machine id where no node name is known.
 	// Owner: at least one, none empty.
 	Nodes []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// Drain budget: 10, 30, 120 or 600, or what is left of it.
+	// Grace period of the drain: 10, 30, 120 or 600 s, or the rest of it when the instruction is sent again.
 	// Owner: not negative. Receivers read 0 and less as 30.
 	GracePeriodSeconds int64 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3" json:"grace_period_seconds,omitempty"`
 	// Priority of the preemptor; 0 when voluntary. Display only.
 	PreemptorPriority int32 `protobuf:"varint,4,opt,name=preemptor_priority,json=preemptorPriority,proto3" json:"preemptor_priority,omitempty"`
 	// Machine ids, same order and length as nodes.
 	MachineIds []string `protobuf:"bytes,1000,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
-	// Why the node goes.
+	// Why the node is drained.
 	Cause         ReclaimInstruction_Cause `protobuf:"varint,1001,opt,name=cause,proto3,enum=bigfleet.v1alpha1.ReclaimInstruction_Cause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1312,7 +1312,7 @@ type ReclaimCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Instruction taken back; unknown ids are ignored.
 	InstructionId string `protobuf:"bytes,1,opt,name=instruction_id,json=instructionId,proto3" json:"instruction_id,omitempty"`
-	// Machines meant; empty: all of the instruction.
+	// Machines to keep; empty: all of the instruction.
 	MachineIds []string `protobuf:"bytes,2,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
 	// One sentence for people.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1536,9 +1536,9 @@ type NodeStateUpdate struct {
 	RowId string `protobuf:"bytes,1004,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
 	// Why it is kept.
 	KeepReason KeepReason `protobuf:"varint,1005,opt,name=keep_reason,json=keepReason,proto3,enum=bigfleet.v1alpha1.KeepReason" json:"keep_reason,omitempty"`
-	// How the machine is bought.
+	// How the capacity is paid for.
 	CapacityType CapacityType `protobuf:"varint,1006,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
-	// Dollars per hour. 0 is unknown, or capacity that nobody bills.
+	// US dollars per hour. 0: unknown, or capacity that is not billed.
 	PricePerHour  float64 `protobuf:"fixed64,1007,opt,name=price_per_hour,json=pricePerHour,proto3" json:"price_per_hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1700,7 +1700,7 @@ func (x *NodeStateUpdate) GetPricePerHour() float64 {
 	return 0
 }
 
-// Hint of what could be had for one demanded shape. Coalescing. Never a reservation.
+// Hint about the capacity available for one requested shape. Coalescing. Never a reservation.
 type AvailableCapacityUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `available:<profile fingerprint>`. The operator ignores a frame without it.
@@ -1709,10 +1709,10 @@ type AvailableCapacityUpdate struct {
 	Requirements []*NodeSelectorRequirement `protobuf:"bytes,2,rep,name=requirements,proto3" json:"requirements,omitempty"`
 	// Per-machine resources of that shape. Unparsable entries are skipped.
 	Resources *Resources `protobuf:"bytes,3,opt,name=resources,proto3" json:"resources,omitempty"`
-	// Machines likely to be had soon.
+	// Machines that are likely to be available soon.
 	// Owner: not negative.
 	AvailableCount int32 `protobuf:"varint,4,opt,name=available_count,json=availableCount,proto3" json:"available_count,omitempty"`
-	// How likely.
+	// How likely the capacity is to be available.
 	Confidence AvailableCapacityUpdate_Confidence `protobuf:"varint,5,opt,name=confidence,proto3,enum=bigfleet.v1alpha1.AvailableCapacityUpdate_Confidence" json:"confidence,omitempty"`
 	// Expected US dollars per hour; 0: unknown.
 	// Owner: finite, not negative.
@@ -1817,11 +1817,11 @@ type NodeReport struct {
 	SinceUnixNanos int64 `protobuf:"varint,5,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
 	// Kubelet version of the node.
 	KubeletVersion string `protobuf:"bytes,6,opt,name=kubelet_version,json=kubeletVersion,proto3" json:"kubelet_version,omitempty"`
-	// Reason of the condition, or why the node cannot be told (AMBIGUOUS).
+	// Reason of the condition, or why the Node cannot be identified (AMBIGUOUS).
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The last frame of a full set; nodes not mentioned since Hello are unknown to the cluster.
 	LastOfFullSet bool `protobuf:"varint,8,opt,name=last_of_full_set,json=lastOfFullSet,proto3" json:"last_of_full_set,omitempty"`
-	// What the node holds and offers (feature `node-contents`). Absent: not stated.
+	// Pods on the node, and its labels and allocatable (feature `node-contents`). Absent: not stated.
 	Contents      *NodeContents `protobuf:"bytes,9,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1920,18 +1920,18 @@ func (x *NodeReport) GetContents() *NodeContents {
 	return nil
 }
 
-// What one joined node holds, and what it offers by its own word (feature `node-contents`).
+// Pods on one joined node, and the labels and allocatable that the Node reports (feature `node-contents`).
 type NodeContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Pods that a drain must evict: all but mirror, DaemonSet and finished Pods.
 	// Soft: negative (read as 0).
 	Pods int32 `protobuf:"varint,1,opt,name=pods,proto3" json:"pods,omitempty"`
-	// Those of them that must not be disturbed now: annotated do-not-disrupt, or held by a budget that allows no disruption.
+	// How many of these Pods must not be disrupted now: annotated do-not-disrupt, or covered by a disruption budget that allows none.
 	// Soft: negative (read as 0); above pods (read as pods).
 	PodsProtected int32 `protobuf:"varint,2,opt,name=pods_protected,json=podsProtected,proto3" json:"pods_protected,omitempty"`
-	// Since when no such Pod is there, cluster clock; 0: some are.
+	// Since when the node has had no Pod that a drain must evict, cluster clock; 0: it has some.
 	EmptySinceUnixNanos int64 `protobuf:"varint,3,opt,name=empty_since_unix_nanos,json=emptySinceUnixNanos,proto3" json:"empty_since_unix_nanos,omitempty"`
-	// Cost of evicting those Pods in cents: the sum of their interruption penalties, and one cent for each Pod.
+	// Cost of evicting all Pods that a drain must evict, in cents: the sum of their interruption penalties, and one cent for each Pod.
 	// Soft: negative (read as 0).
 	DisruptionCostCents int64 `protobuf:"varint,4,opt,name=disruption_cost_cents,json=disruptionCostCents,proto3" json:"disruption_cost_cents,omitempty"`
 	// Labels of the Node that differ from those of the machine's last NodeStateUpdate.
@@ -2016,18 +2016,18 @@ func (x *NodeContents) GetAllocatable() map[string]string {
 	return nil
 }
 
-// How the drain of one node is going (B). Newest wins per machine.
+// Progress of the drain of one node (B). The newest report of a machine counts.
 type DrainReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Instruction it belongs to.
 	InstructionId string `protobuf:"bytes,1,opt,name=instruction_id,json=instructionId,proto3" json:"instruction_id,omitempty"`
 	// Machine id.
 	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// Where the drain is.
+	// Progress of the drain.
 	State DrainState `protobuf:"varint,3,opt,name=state,proto3,enum=bigfleet.v1alpha1.DrainState" json:"state,omitempty"`
 	// Token, for example `UNCORDONED_BY_USER`.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Pods that had to go at the start.
+	// Pods that had to leave when the drain started.
 	PodsTotal int32 `protobuf:"varint,5,opt,name=pods_total,json=podsTotal,proto3" json:"pods_total,omitempty"`
 	// Pods evicted.
 	PodsEvicted int32 `protobuf:"varint,6,opt,name=pods_evicted,json=podsEvicted,proto3" json:"pods_evicted,omitempty"`
@@ -2039,7 +2039,7 @@ type DrainReport struct {
 	BlockingBudgets []string `protobuf:"bytes,9,rep,name=blocking_budgets,json=blockingBudgets,proto3" json:"blocking_budgets,omitempty"`
 	// Pods evicted last because of `do-not-disrupt`, as `namespace/name`, at most 20.
 	ProtectedPods []string `protobuf:"bytes,10,rep,name=protected_pods,json=protectedPods,proto3" json:"protected_pods,omitempty"`
-	// End of the grace, cluster clock.
+	// End of the grace period, cluster clock.
 	DeadlineUnixNanos int64 `protobuf:"varint,11,opt,name=deadline_unix_nanos,json=deadlineUnixNanos,proto3" json:"deadline_unix_nanos,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -2157,9 +2157,9 @@ type UnplacedPods struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One entry per affected row.
 	Rows []*UnplacedRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
-	// CapacityNeed.row_id of rows that request more than Pods on nodes: Pods without a node yet, or requests ahead of their Pods.
+	// CapacityNeed.row_id of rows that request more than their Pods on Nodes use: some Pods have no Node yet, or requests were made before their Pods.
 	UnboundRowIds []string `protobuf:"bytes,2,rep,name=unbound_row_ids,json=unboundRowIds,proto3" json:"unbound_row_ids,omitempty"`
-	// The sender states unbound_row_ids; false: an older sender, or more rows than fit.
+	// unbound_row_ids is complete; false: an older sender, or more rows than fit.
 	UnboundStated bool `protobuf:"varint,3,opt,name=unbound_stated,json=unboundStated,proto3" json:"unbound_stated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2227,11 +2227,11 @@ type NeedStatus struct {
 	ProfileFingerprint string `protobuf:"bytes,3,opt,name=profile_fingerprint,json=profileFingerprint,proto3" json:"profile_fingerprint,omitempty"`
 	// Gang.
 	Group string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
-	// Covered, machines on their way included.
+	// Covered, counting machines on their way.
 	Satisfied bool `protobuf:"varint,5,opt,name=satisfied,proto3" json:"satisfied,omitempty"`
 	// Why not.
 	Reason UnmetReason `protobuf:"varint,6,opt,name=reason,proto3,enum=bigfleet.v1alpha1.UnmetReason" json:"reason,omitempty"`
-	// Why not, finer.
+	// Why not, in more detail.
 	Detail NeedDetail `protobuf:"varint,7,opt,name=detail,proto3,enum=bigfleet.v1alpha1.NeedDetail" json:"detail,omitempty"`
 	// One sentence for people.
 	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`

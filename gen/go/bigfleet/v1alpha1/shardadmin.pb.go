@@ -35,9 +35,9 @@ type PauseActuationRequest struct {
 	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Why. Shown wherever the pause shows.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Ends by itself; 0: until resumed. At most 100 years, so that no sum of times overflows.
+	// Seconds after which the pause expires; 0: until resumed. At most 100 years.
 	TtlSeconds int64 `protobuf:"varint,5,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -168,7 +168,7 @@ type ResumeActuationRequest struct {
 	PauseId string `protobuf:"bytes,1,opt,name=pause_id,json=pauseId,proto3" json:"pause_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,7 +278,7 @@ type SetDryRunRequest struct {
 	DryRun bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -388,7 +388,7 @@ type RetryMachineRequest struct {
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -498,10 +498,10 @@ type ForgetMachineRequest struct {
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Cluster in which the machine failed: forgets a machine that is FAILED and bound to it, although its provider still knows it.
-	// Names the cluster as a confirmation. Empty: a bound machine is forgotten only when its provider does not know it any more.
+	// Confirms that the machine is FAILED and bound to this cluster: it is forgotten although its provider still knows it. Empty: a bound machine is
+	// forgotten only if its provider no longer knows it.
 	FailedInCluster string `protobuf:"bytes,4,opt,name=failed_in_cluster,json=failedInCluster,proto3" json:"failed_in_cluster,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -565,10 +565,10 @@ func (x *ForgetMachineRequest) GetFailedInCluster() string {
 	return ""
 }
 
-// What forgetting means for the bill.
+// Cost of the machine that was forgotten.
 type ForgetMachineResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// US dollars per hour that the machine cost. Its provider goes on charging while its host exists; BigFleet counts it no more.
+	// US dollars per hour that the machine cost. The provider charges for it as long as its host exists; BigFleet no longer counts it.
 	CostPerHour   float64 `protobuf:"fixed64,1,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,7 +618,7 @@ type AcceptRollupRequest struct {
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check, and show the change.
+	// Check the request and return the change, but change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -863,11 +863,11 @@ type RetireClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster; must be silent.
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Bound machines as the caller believes; off by more than 10% is ABORTED.
+	// Number of bound machines that the caller expects. A difference of more than 10% is refused with ABORTED.
 	BoundMachines int32 `protobuf:"varint,2,opt,name=bound_machines,json=boundMachines,proto3" json:"bound_machines,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check, and show what it means.
+	// Check the request and return the consequences, but change nothing.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,7 +931,7 @@ func (x *RetireClusterRequest) GetValidateOnly() bool {
 	return false
 }
 
-// What it means.
+// The consequences.
 type RetireClusterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machines that will be drained, at the reclaim budget's pace.
@@ -986,14 +986,14 @@ func (x *RetireClusterResponse) GetLastRollupAtUnixNanos() int64 {
 	return 0
 }
 
-// Takes the declaration back.
+// Withdraws the declaration that a cluster is dead.
 type UnretireClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster.
 	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1087,14 +1087,14 @@ func (*UnretireClusterResponse) Descriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shardadmin_proto_rawDescGZIP(), []int{17}
 }
 
-// Gives up a reservation.
+// Releases the machines that are reserved for a move.
 type AbandonReservationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Move.
 	MoveId string `protobuf:"bytes,1,opt,name=move_id,json=moveId,proto3" json:"move_id,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1211,7 +1211,7 @@ type ClearBackoffRequest struct {
 	Subject isClearBackoffRequest_Subject `protobuf_oneof:"subject"`
 	// Why.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only check.
+	// Check the request, change nothing.
 	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,7 +30,7 @@ type UnmetReason int32
 const (
 	// Satisfied.
 	UnmetReason_UNMET_REASON_UNSPECIFIED UnmetReason = 0
-	// Matching supply exists but equal or higher precedence holds it.
+	// Matching supply exists, but needs of equal or higher precedence hold it.
 	UnmetReason_UNMET_REASON_PRIORITY_STARVED UnmetReason = 1
 	// No suitable machine in this shard.
 	UnmetReason_UNMET_REASON_NO_MATCHING_SUPPLY UnmetReason = 2
@@ -85,13 +85,13 @@ func (UnmetReason) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{0}
 }
 
-// How a need stands.
+// State of a need.
 type NeedState int32
 
 const (
 	// Not stated.
 	NeedState_NEED_STATE_UNSPECIFIED NeedState = 0
-	// Covered by Configured machines and shares on them.
+	// Covered by CONFIGURED machines and shares of them.
 	NeedState_NEED_STATE_MET NeedState = 1
 	// Covered only with machines on their way.
 	NeedState_NEED_STATE_ON_THE_WAY NeedState = 2
@@ -142,7 +142,7 @@ func (NeedState) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{1}
 }
 
-// Finer reason beside UnmetReason (ENG-19.4, ENG-19.5, SHARD-23.4).
+// More specific reason beside UnmetReason (ENG-19.4, ENG-19.5, SHARD-23.4).
 type NeedDetail int32
 
 const (
@@ -154,27 +154,27 @@ const (
 	NeedDetail_NEED_DETAIL_BOOTSTRAP_BACKOFF NeedDetail = 2
 	// Parked after repeated futile attempts.
 	NeedDetail_NEED_DETAIL_PARKED NeedDetail = 3
-	// Same, and no domain can hold it.
+	// No single domain is large enough for the gang (Same).
 	NeedDetail_NEED_DETAIL_DOMAIN_TOO_SMALL NeedDetail = 4
 	// No machine in any state matches.
 	NeedDetail_NEED_DETAIL_NO_MATCH NeedDetail = 5
-	// Machines match, none offers some requested resource.
+	// Machines match, but none has one of the requested resources.
 	NeedDetail_NEED_DETAIL_DIMENSION_MISSING NeedDetail = 6
-	// Machines match, none hosts min_unit.
+	// Machines match, but none is large enough for min_unit.
 	NeedDetail_NEED_DETAIL_TOO_SMALL NeedDetail = 7
-	// Free machines would break the skew.
+	// Only machines that would violate the skew are free.
 	NeedDetail_NEED_DETAIL_SPREAD_BLOCKED NeedDetail = 8
-	// Short because nodes never joined.
+	// Short because Nodes did not join.
 	NeedDetail_NEED_DETAIL_NODE_NOT_JOINED NeedDetail = 9
-	// Victims found, not enough.
+	// Too few machines can be preempted.
 	NeedDetail_NEED_DETAIL_PREEMPTION_SHORT NeedDetail = 10
 	// The provider is out of such machines.
 	NeedDetail_NEED_DETAIL_STOCK_OUT NeedDetail = 11
-	// The shard's quota slice is used up.
+	// The shard's share of the quota is used up.
 	NeedDetail_NEED_DETAIL_QUOTA NeedDetail = 12
-	// Fitting machines are withheld for another reason.
+	// Suitable machines are withheld for another reason.
 	NeedDetail_NEED_DETAIL_WITHHELD NeedDetail = 13
-	// Fitting machines are held by others.
+	// Suitable machines are held by other needs.
 	NeedDetail_NEED_DETAIL_HELD_BY_OTHERS NeedDetail = 14
 	// Machines are being configured.
 	NeedDetail_NEED_DETAIL_STARTING NeedDetail = 15
@@ -194,17 +194,17 @@ const (
 	NeedDetail_NEED_DETAIL_PROVIDER_BREAKER NeedDetail = 22
 	// Paused or dry run.
 	NeedDetail_NEED_DETAIL_PAUSED NeedDetail = 23
-	// Held back by a rail.
+	// Held back by a limit of the shard.
 	NeedDetail_NEED_DETAIL_RAIL NeedDetail = 24
 	// The cluster is new to the shard, which reads its providers once more first.
 	NeedDetail_NEED_DETAIL_NEW_CLUSTER NeedDetail = 25
-	// Covered only by supply of a provider that does not answer, or whose inventory is too old.
+	// Covered only by supply of a provider that does not answer or whose inventory is out of date.
 	NeedDetail_NEED_DETAIL_PROVIDER_DOWN NeedDetail = 26
-	// A ceiling of the cluster (machines, spend, priority) or a rate is reached.
+	// A limit of the cluster (machines, spend, priority or rate) is reached.
 	NeedDetail_NEED_DETAIL_LIMIT NeedDetail = 27
-	// A provider could not configure the last machine for it; the text has the provider's words.
+	// The provider could not configure the last machine for it; the text holds the provider's message.
 	NeedDetail_NEED_DETAIL_CONFIGURE_FAILED NeedDetail = 28
-	// Too little is free for all Pods of a gang that start together, so nothing is bought.
+	// Too little capacity is free for the Pods of a gang that must start together, so nothing is bought.
 	NeedDetail_NEED_DETAIL_GANG_SHORT NeedDetail = 29
 	// The suitable machines that are free belong to another shard.
 	NeedDetail_NEED_DETAIL_OTHER_SHARD NeedDetail = 30
@@ -307,7 +307,7 @@ func (NeedDetail) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{2}
 }
 
-// Why a need acquires nothing for now.
+// Why nothing is acquired for a need at present.
 type NeedHold int32
 
 const (
@@ -382,7 +382,7 @@ const (
 	MachineFlag_MACHINE_FLAG_WITHHELD MachineFlag = 3
 	// Configured, but its node is not Ready.
 	MachineFlag_MACHINE_FLAG_UNJOINED MachineFlag = 4
-	// An order is in force to ignore it.
+	// Ignored by an order (ForgetMachine).
 	MachineFlag_MACHINE_FLAG_FORGOTTEN MachineFlag = 5
 	// Reserved for a move.
 	MachineFlag_MACHINE_FLAG_RESERVED MachineFlag = 6
@@ -453,25 +453,25 @@ const (
 	KeepReason_KEEP_REASON_CLAIMED_WITH_SHARES KeepReason = 2
 	// Its cluster has not reported since the shard started.
 	KeepReason_KEEP_REASON_NOT_HEARD KeepReason = 3
-	// Too many nodes are not ready; none is given up.
+	// Too many nodes are not ready, so none is released.
 	KeepReason_KEEP_REASON_READINESS_GUARD KeepReason = 4
 	// Another shard owns it.
 	KeepReason_KEEP_REASON_NOT_OWNED KeepReason = 5
-	// Surplus on its way; left to mature.
+	// It is surplus but not ready yet; it is released after its start is complete.
 	KeepReason_KEEP_REASON_SURPLUS_MATURES KeepReason = 6
 	// Promised to a need.
 	KeepReason_KEEP_REASON_PROMISED KeepReason = 7
-	// Promised, but the need no longer wants it.
+	// Promised to a need that no longer requires it.
 	KeepReason_KEEP_REASON_PROMISED_UNUSED KeepReason = 8
-	// On its way out.
+	// Being released.
 	KeepReason_KEEP_REASON_LEAVING KeepReason = 9
-	// Idle and inside its hold.
+	// Idle, and its hold has not ended.
 	KeepReason_KEEP_REASON_HOLD KeepReason = 10
 	// Bare metal or reserved: never released.
 	KeepReason_KEEP_REASON_FIXED KeepReason = 11
 	// Withheld; see the text.
 	KeepReason_KEEP_REASON_WITHHELD KeepReason = 12
-	// Quota slot; costs nothing.
+	// Not bought: a quota slot, which costs nothing.
 	KeepReason_KEEP_REASON_SLOT KeepReason = 13
 	// Failed; waits for repair, retry or forget.
 	KeepReason_KEEP_REASON_FAILED KeepReason = 14
@@ -485,13 +485,13 @@ const (
 	KeepReason_KEEP_REASON_STALE_INVENTORY KeepReason = 18
 	// Reserved for a move to another shard.
 	KeepReason_KEEP_REASON_RESERVED KeepReason = 19
-	// Not needed, and still inside the delay before a release.
+	// Not needed; the delay before its release has not ended.
 	KeepReason_KEEP_REASON_RELEASE_DELAY KeepReason = 20
-	// Not needed, but it holds Pods that must not be disturbed.
+	// Not needed, but Pods on it must not be disrupted.
 	KeepReason_KEEP_REASON_PROTECTED_PODS KeepReason = 21
 	// Its node takes no Pods; the Pods on it keep it.
 	KeepReason_KEEP_REASON_OUT_OF_SERVICE KeepReason = 22
-	// Its last drain was stopped or gave up; it is tried again later.
+	// Its last drain was stopped or reached its deadline; it is retried later.
 	KeepReason_KEEP_REASON_DRAIN_BACKOFF KeepReason = 23
 )
 
@@ -591,10 +591,10 @@ type InspectNeedsRequest struct {
 	UnsatisfiedOnly bool `protobuf:"varint,1001,opt,name=unsatisfied_only,json=unsatisfiedOnly,proto3" json:"unsatisfied_only,omitempty"`
 	// Only this row_id.
 	RowId string `protobuf:"bytes,1002,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
-	// The needs as they stood then, as far as the process remembers cycles; 0: now.
+	// The needs as they were at this time, as far back as the process remembers cycles; 0: now.
 	AtUnixNanos int64 `protobuf:"varint,1003,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. That a row grew
-	// older is no change. Not with limit, page_token, unsatisfied_only, row_id and at_unix_nanos.
+	// InspectNeedsHeader.revision of an earlier answer: returns only clusters whose needs have changed since then, each with all its needs. The age of
+	// a row is not a change. Cannot be combined with limit, page_token, unsatisfied_only, row_id or at_unix_nanos.
 	ChangedSince  string `protobuf:"bytes,1004,opt,name=changed_since,json=changedSince,proto3" json:"changed_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,10 +781,10 @@ type InspectNeedsHeader struct {
 	UnsatisfiedNeeds int32 `protobuf:"varint,1001,opt,name=unsatisfied_needs,json=unsatisfiedNeeds,proto3" json:"unsatisfied_needs,omitempty"`
 	// The shard.
 	ShardId string `protobuf:"bytes,1002,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// For InspectNeedsRequest.changed_since.
+	// Revision of this answer, for InspectNeedsRequest.changed_since.
 	Revision string `protobuf:"bytes,1003,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Only clusters that changed follow. A cluster without needs does not: whoever has another number of needs than total_needs after all
-	// rows reads everything again.
+	// Only clusters that changed follow. A cluster that has no needs any more sends no row, so a reader whose number of needs differs from total_needs
+	// after the last row reads everything again.
 	ChangesOnly   bool `protobuf:"varint,1004,opt,name=changes_only,json=changesOnly,proto3" json:"changes_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -887,7 +887,7 @@ type NeedView struct {
 	ArrivalUnixNanos int64 `protobuf:"varint,3,opt,name=arrival_unix_nanos,json=arrivalUnixNanos,proto3" json:"arrival_unix_nanos,omitempty"`
 	// Profile identity; opaque.
 	ProfileFingerprint string `protobuf:"bytes,4,opt,name=profile_fingerprint,json=profileFingerprint,proto3" json:"profile_fingerprint,omitempty"`
-	// Whole demand met.
+	// The whole demand is met.
 	Satisfied bool `protobuf:"varint,5,opt,name=satisfied,proto3" json:"satisfied,omitempty"`
 	// Unmet vector; absent when satisfied.
 	ResidualDeficit *Resources `protobuf:"bytes,6,opt,name=residual_deficit,json=residualDeficit,proto3" json:"residual_deficit,omitempty"`
@@ -899,7 +899,7 @@ type NeedView struct {
 	ProvisionCount int32 `protobuf:"varint,9,opt,name=provision_count,json=provisionCount,proto3" json:"provision_count,omitempty"`
 	// Domain chosen for a Same need.
 	SameDomain string `protobuf:"bytes,10,opt,name=same_domain,json=sameDomain,proto3" json:"same_domain,omitempty"`
-	// Some domain could cover the deficit.
+	// At least one domain could cover the deficit.
 	SameSatisfiable bool `protobuf:"varint,11,opt,name=same_satisfiable,json=sameSatisfiable,proto3" json:"same_satisfiable,omitempty"`
 	// The shard stopped acquiring for this need.
 	AcquisitionParked bool `protobuf:"varint,12,opt,name=acquisition_parked,json=acquisitionParked,proto3" json:"acquisition_parked,omitempty"`
@@ -916,23 +916,23 @@ type NeedView struct {
 	Preemption *PreemptionSummary `protobuf:"bytes,17,opt,name=preemption,proto3" json:"preemption,omitempty"`
 	// Best candidate domains, best first; Same needs only.
 	SameCandidates []*DomainCoverage `protobuf:"bytes,18,rep,name=same_candidates,json=sameCandidates,proto3" json:"same_candidates,omitempty"`
-	// Why unmet, finer.
+	// Why unmet, in more detail.
 	Detail NeedDetail `protobuf:"varint,1000,opt,name=detail,proto3,enum=bigfleet.v1alpha1.NeedDetail" json:"detail,omitempty"`
 	// One sentence for people.
 	DetailText string `protobuf:"bytes,1001,opt,name=detail_text,json=detailText,proto3" json:"detail_text,omitempty"`
 	// Since when it is unmet, shard clock; 0 when satisfied.
 	UnmetSinceUnixNanos int64 `protobuf:"varint,1002,opt,name=unmet_since_unix_nanos,json=unmetSinceUnixNanos,proto3" json:"unmet_since_unix_nanos,omitempty"`
-	// Why it acquires nothing for now.
+	// Why nothing is acquired for it at present.
 	Hold NeedHold `protobuf:"varint,1003,opt,name=hold,proto3,enum=bigfleet.v1alpha1.NeedHold" json:"hold,omitempty"`
-	// How it stands.
+	// State of the need.
 	Status NeedState `protobuf:"varint,1004,opt,name=status,proto3,enum=bigfleet.v1alpha1.NeedState" json:"status,omitempty"`
 	// Machines on their way for it.
 	OnTheWayCount int32 `protobuf:"varint,1005,opt,name=on_the_way_count,json=onTheWayCount,proto3" json:"on_the_way_count,omitempty"`
-	// Machines it uses a share of (B).
+	// Machines that it shares with other needs (B).
 	SharedCount int32 `protobuf:"varint,1006,opt,name=shared_count,json=sharedCount,proto3" json:"shared_count,omitempty"`
-	// Short needs before it in turn order, plus 1; 0 when satisfied.
+	// Position among the short needs in allocation order, from 1; 0 when satisfied.
 	TurnPosition int32 `protobuf:"varint,1007,opt,name=turn_position,json=turnPosition,proto3" json:"turn_position,omitempty"`
-	// Covered part of the worst dimension, thousandths.
+	// Covered part of the scarcest resource, in thousandths.
 	CoveragePerMille int32 `protobuf:"varint,1008,opt,name=coverage_per_mille,json=coveragePerMille,proto3" json:"coverage_per_mille,omitempty"`
 	// US dollars per hour of its claimed machines.
 	CostUsdPerHour float64 `protobuf:"fixed64,1009,opt,name=cost_usd_per_hour,json=costUsdPerHour,proto3" json:"cost_usd_per_hour,omitempty"`
@@ -1184,7 +1184,7 @@ type MatchingSupply struct {
 	Configured int32 `protobuf:"varint,2,opt,name=configured,proto3" json:"configured,omitempty"`
 	// Speculative.
 	Speculative int32 `protobuf:"varint,3,opt,name=speculative,proto3" json:"speculative,omitempty"`
-	// A count hit its cap; the real number may be higher.
+	// A count reached its limit; the real number may be higher.
 	Capped        bool `protobuf:"varint,4,opt,name=capped,proto3" json:"capped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1308,7 +1308,7 @@ type DomainCoverage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Domain value.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// Coverage of the worst dimension, thousandths.
+	// Coverage of the scarcest resource, in thousandths.
 	CoveragePerMille int32 `protobuf:"varint,2,opt,name=coverage_per_mille,json=coveragePerMille,proto3" json:"coverage_per_mille,omitempty"`
 	// The domain covers the whole deficit.
 	Satisfiable   bool `protobuf:"varint,3,opt,name=satisfiable,proto3" json:"satisfiable,omitempty"`
@@ -1492,7 +1492,7 @@ type GetStatusResponse struct {
 	Ready bool `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why not ready.
 	NotReadyReasons []string `protobuf:"bytes,6,rep,name=not_ready_reasons,json=notReadyReasons,proto3" json:"not_ready_reasons,omitempty"`
-	// Another process took this identity; nothing is actuated.
+	// Another process has taken over this identity; this one starts no action.
 	Superseded bool `protobuf:"varint,7,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	// Dry run.
 	DryRun bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -1514,7 +1514,7 @@ type GetStatusResponse struct {
 	UnsatisfiedNeeds int32 `protobuf:"varint,16,opt,name=unsatisfied_needs,json=unsatisfiedNeeds,proto3" json:"unsatisfied_needs,omitempty"`
 	// Open sessions.
 	Sessions int32 `protobuf:"varint,17,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	// Clusters with machines and no roll-up for long.
+	// Clusters that have machines and have sent no roll-up for a long time.
 	SilentClusters int32 `protobuf:"varint,18,opt,name=silent_clusters,json=silentClusters,proto3" json:"silent_clusters,omitempty"`
 	// Decisions waiting, by ActionKind name.
 	Waiting map[string]int32 `protobuf:"bytes,19,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -1761,7 +1761,7 @@ type ProviderStatus struct {
 	ListMode string `protobuf:"bytes,4,opt,name=list_mode,json=listMode,proto3" json:"list_mode,omitempty"`
 	// `closed`, `half-open` or `open`.
 	Breaker string `protobuf:"bytes,5,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	// Commands allowed at once now.
+	// Number of commands allowed at the same time now.
 	Concurrency int32 `protobuf:"varint,6,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// Removals held by the guard.
 	RemovalsHeld int32 `protobuf:"varint,7,opt,name=removals_held,json=removalsHeld,proto3" json:"removals_held,omitempty"`
@@ -1773,7 +1773,7 @@ type ProviderStatus struct {
 	LastError string `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When it failed.
 	LastErrorAtUnixNanos int64 `protobuf:"varint,11,opt,name=last_error_at_unix_nanos,json=lastErrorAtUnixNanos,proto3" json:"last_error_at_unix_nanos,omitempty"`
-	// Capability tokens, when the provider tells.
+	// Capability tokens, if the provider states them.
 	Capabilities  []string `protobuf:"bytes,12,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1902,7 +1902,7 @@ type PoolStatus struct {
 	InstanceType string `protobuf:"bytes,2,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
 	// Zone.
 	Zone string `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Holding-cost class.
+	// How the capacity is paid for.
 	CapacityType CapacityType `protobuf:"varint,4,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
 	// Next probe.
 	RetryAtUnixNanos int64 `protobuf:"varint,5,opt,name=retry_at_unix_nanos,json=retryAtUnixNanos,proto3" json:"retry_at_unix_nanos,omitempty"`
@@ -2001,7 +2001,7 @@ type CoordinatorClientStatus struct {
 	ViewTerm int64 `protobuf:"varint,6,opt,name=view_term,json=viewTerm,proto3" json:"view_term,omitempty"`
 	// View in force: index.
 	ViewIndex uint64 `protobuf:"varint,7,opt,name=view_index,json=viewIndex,proto3" json:"view_index,omitempty"`
-	// Decommissioned, or the epoch is disputed: in words.
+	// In words: the shard was removed, or its epoch is disputed.
 	Notice        string `protobuf:"bytes,8,opt,name=notice,proto3" json:"notice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2363,9 +2363,9 @@ type ClusterView struct {
 	ReclaimTokens float64 `protobuf:"fixed64,14,opt,name=reclaim_tokens,json=reclaimTokens,proto3" json:"reclaim_tokens,omitempty"`
 	// Backoffs in force, in words.
 	Backoffs []string `protobuf:"bytes,15,rep,name=backoffs,proto3" json:"backoffs,omitempty"`
-	// Has machines and has not reported for long.
+	// It has machines and has not reported for a long time.
 	Silent bool `protobuf:"varint,16,opt,name=silent,proto3" json:"silent,omitempty"`
-	// Retired by a person.
+	// Retired by an administrator.
 	Retired bool `protobuf:"varint,17,opt,name=retired,proto3" json:"retired,omitempty"`
 	// US dollars per hour of its machines.
 	CostPerHour   float64 `protobuf:"fixed64,18,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
@@ -2659,7 +2659,7 @@ type CapacityHint struct {
 	Requirements []*NodeSelectorRequirement `protobuf:"bytes,3,rep,name=requirements,proto3" json:"requirements,omitempty"`
 	// Per machine.
 	Resources *Resources `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
-	// Machines likely to be had.
+	// Machines that are likely to be available.
 	AvailableCount int32 `protobuf:"varint,5,opt,name=available_count,json=availableCount,proto3" json:"available_count,omitempty"`
 	// `NONE`, `LOW`, `MEDIUM` or `HIGH`.
 	Confidence string `protobuf:"bytes,6,opt,name=confidence,proto3" json:"confidence,omitempty"`
@@ -2780,7 +2780,7 @@ type ListMachinesRequest struct {
 	Flags []MachineFlag `protobuf:"varint,9,rep,packed,name=flags,proto3,enum=bigfleet.v1alpha1.MachineFlag" json:"flags,omitempty"`
 	// Only this fingerprint.
 	ProfileFingerprint string `protobuf:"bytes,10,opt,name=profile_fingerprint,json=profileFingerprint,proto3" json:"profile_fingerprint,omitempty"`
-	// Leave out so many of the machines that match before the page begins.
+	// Number of matching machines to skip before the page.
 	Skip int32 `protobuf:"varint,11,opt,name=skip,proto3" json:"skip,omitempty"`
 	// Count all machines that match, in ListMachinesResponse.total.
 	Count bool `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
@@ -3009,7 +3009,7 @@ type MachineView struct {
 	Machine *Machine `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Provider name.
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Since when it is in its state, shard clock.
+	// Since when it has been in its state, shard clock.
 	StateSinceUnixNanos int64 `protobuf:"varint,3,opt,name=state_since_unix_nanos,json=stateSinceUnixNanos,proto3" json:"state_since_unix_nanos,omitempty"`
 	// Cluster it is being made for.
 	IntendedClusterId string `protobuf:"bytes,4,opt,name=intended_cluster_id,json=intendedClusterId,proto3" json:"intended_cluster_id,omitempty"`
@@ -3035,11 +3035,11 @@ type MachineView struct {
 	BackoffUntilUnixNanos int64 `protobuf:"varint,14,opt,name=backoff_until_unix_nanos,json=backoffUntilUnixNanos,proto3" json:"backoff_until_unix_nanos,omitempty"`
 	// Node name, when known.
 	NodeName string `protobuf:"bytes,15,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
-	// The cluster says Ready.
+	// Its cluster reports the Node as Ready.
 	NodeReady bool `protobuf:"varint,16,opt,name=node_ready,json=nodeReady,proto3" json:"node_ready,omitempty"`
 	// Shard.
 	ShardId string `protobuf:"bytes,17,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
-	// It has a host, which costs its price (ENG-5.1). Absent from older shards.
+	// The machine has a host, so its price is paid (ENG-5.1). Absent from older shards.
 	HasHost       *bool `protobuf:"varint,18,opt,name=has_host,json=hasHost,proto3,oneof" json:"has_host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3264,7 +3264,7 @@ type GetMachineResponse struct {
 	Drain *DrainView `protobuf:"bytes,5,opt,name=drain,proto3" json:"drain,omitempty"`
 	// End of the idle hold; 0: none.
 	HoldUntilUnixNanos int64 `protobuf:"varint,6,opt,name=hold_until_unix_nanos,json=holdUntilUnixNanos,proto3" json:"hold_until_unix_nanos,omitempty"`
-	// Interruptions seen in its pool; absent: no host of it was seen.
+	// Interruptions observed in its pool; absent: no host of the pool was observed.
 	SeenInterruptions *SeenInterruptions `protobuf:"bytes,8,opt,name=seen_interruptions,json=seenInterruptions,proto3" json:"seen_interruptions,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -3356,14 +3356,14 @@ func (x *GetMachineResponse) GetSeenInterruptions() *SeenInterruptions {
 	return nil
 }
 
-// How often a provider took hosts of a pool (provider, type, zone, capacity type) back, or announced to, while the shard looked.
+// Interruptions that the shard observed in one pool (provider, type, zone, capacity type); announced ones count.
 type SeenInterruptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hosts taken back.
+	// Hosts that were interrupted, or whose interruption was announced.
 	Interruptions int64 `protobuf:"varint,1,opt,name=interruptions,proto3" json:"interruptions,omitempty"`
-	// Hours that hosts of the pool were there.
+	// Hours for which hosts of the pool existed, summed over the hosts.
 	MachineHours float64 `protobuf:"fixed64,2,opt,name=machine_hours,json=machineHours,proto3" json:"machine_hours,omitempty"`
-	// Since when the shard looks.
+	// Start of the observation.
 	SinceUnixNanos int64 `protobuf:"varint,3,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3431,13 +3431,13 @@ type DrainView struct {
 	InstructionId string `protobuf:"bytes,3,opt,name=instruction_id,json=instructionId,proto3" json:"instruction_id,omitempty"`
 	// Start.
 	StartedAtUnixNanos int64 `protobuf:"varint,4,opt,name=started_at_unix_nanos,json=startedAtUnixNanos,proto3" json:"started_at_unix_nanos,omitempty"`
-	// End of the grace.
+	// End of the grace period.
 	DeadlineUnixNanos int64 `protobuf:"varint,5,opt,name=deadline_unix_nanos,json=deadlineUnixNanos,proto3" json:"deadline_unix_nanos,omitempty"`
-	// The operator's last word; absent from older operators.
+	// State that the operator reported last; absent from older operators.
 	State DrainState `protobuf:"varint,6,opt,name=state,proto3,enum=bigfleet.v1alpha1.DrainState" json:"state,omitempty"`
-	// Pods that still have to go.
+	// Pods that still have to leave.
 	PodsLeft int32 `protobuf:"varint,7,opt,name=pods_left,json=podsLeft,proto3" json:"pods_left,omitempty"`
-	// Disruption budgets that refuse.
+	// Disruption budgets that refuse the eviction.
 	BlockingBudgets []string `protobuf:"bytes,8,rep,name=blocking_budgets,json=blockingBudgets,proto3" json:"blocking_budgets,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -3761,9 +3761,9 @@ type CompareCyclesRequest struct {
 	SecondCycle int64 `protobuf:"varint,3,opt,name=second_cycle,json=secondCycle,proto3" json:"second_cycle,omitempty"`
 	// Only this cluster.
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// In place of first_cycle: the last cycle that had ended then.
+	// Instead of first_cycle: the last cycle that had ended at this time.
 	FirstAtUnixNanos int64 `protobuf:"varint,5,opt,name=first_at_unix_nanos,json=firstAtUnixNanos,proto3" json:"first_at_unix_nanos,omitempty"`
-	// In place of second_cycle: the last cycle that had ended then; 0 with second_cycle 0: the newest.
+	// Instead of second_cycle: the last cycle that had ended at this time; 0 with second_cycle 0: the newest.
 	SecondAtUnixNanos int64 `protobuf:"varint,6,opt,name=second_at_unix_nanos,json=secondAtUnixNanos,proto3" json:"second_at_unix_nanos,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -3934,7 +3934,7 @@ type GetCostRequest struct {
 	UntilUnixNanos int64 `protobuf:"varint,3,opt,name=until_unix_nanos,json=untilUnixNanos,proto3" json:"until_unix_nanos,omitempty"`
 	// Points in time at most; 0: 1.
 	Points int32 `protobuf:"varint,4,opt,name=points,proto3" json:"points,omitempty"`
-	// Each key of group_by by itself: a point for each, in their order. Only now. Without it group_by has at most 3 keys.
+	// Group by each key of group_by separately: one point per key, in their order, for the present only. Without it group_by has at most 3 keys.
 	Separate      bool `protobuf:"varint,5,opt,name=separate,proto3" json:"separate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4005,13 +4005,13 @@ func (x *GetCostRequest) GetSeparate() bool {
 	return false
 }
 
-// Costs. Prices are the provider's words.
+// Costs, by the prices that providers state.
 type GetCostResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The points, oldest first.
 	Points []*CostPoint `protobuf:"bytes,1,rep,name=points,proto3" json:"points,omitempty"`
-	// What the machines cost from the first step of a decision log to its last, in US dollars, whatever the points are. A running
-	// shard leaves it 0.
+	// Total cost of the machines in US dollars, from the first step of a decision log to the last; it does not depend on the points. A running shard
+	// leaves it 0.
 	SpentUsd      float64 `protobuf:"fixed64,2,opt,name=spent_usd,json=spentUsd,proto3" json:"spent_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4349,7 +4349,7 @@ type ExplainResponse struct {
 	Machine *GetMachineResponse `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Supply after each step: match, fits, free, offered, claimed, and one step per constraint.
 	Funnel []*FunnelStep `protobuf:"bytes,3,rep,name=funnel,proto3" json:"funnel,omitempty"`
-	// What withheld the rest, by reason.
+	// Suitable machines that are withheld, by reason.
 	Withheld map[string]int32 `protobuf:"bytes,4,rep,name=withheld,proto3" json:"withheld,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The machine that failed by least, in words.
 	NearestMiss string `protobuf:"bytes,5,opt,name=nearest_miss,json=nearestMiss,proto3" json:"nearest_miss,omitempty"`
@@ -4357,9 +4357,9 @@ type ExplainResponse struct {
 	Suggestion string `protobuf:"bytes,6,opt,name=suggestion,proto3" json:"suggestion,omitempty"`
 	// Records that led here, newest first.
 	Records []*DecisionRecord `protobuf:"bytes,7,rep,name=records,proto3" json:"records,omitempty"`
-	// Who holds the matching machines, by rank, at most 5.
+	// Needs that hold matching machines, by rank, at most 5.
 	Winners []*Holder `protobuf:"bytes,8,rep,name=winners,proto3" json:"winners,omitempty"`
-	// One sentence of verdict.
+	// The verdict in one sentence.
 	Verdict string `protobuf:"bytes,9,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	// Cycle of the facts.
 	Cycle int64 `protobuf:"varint,10,opt,name=cycle,proto3" json:"cycle,omitempty"`
@@ -4367,10 +4367,16 @@ type ExplainResponse struct {
 	CycleAtUnixNanos int64 `protobuf:"varint,11,opt,name=cycle_at_unix_nanos,json=cycleAtUnixNanos,proto3" json:"cycle_at_unix_nanos,omitempty"`
 	// Candidate domains of a Same need, best first, at most 10.
 	Domains []*DomainCoverage `protobuf:"bytes,12,rep,name=domains,proto3" json:"domains,omitempty"`
-	// Cheapest machines looked at, at most 10.
-	Candidates    []*Candidate `protobuf:"bytes,13,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Candidate machines, cheapest first, at most 10.
+	Candidates []*Candidate `protobuf:"bytes,13,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// Needs that hold matching machines, those left out of winners included; 0: none, or an older shard.
+	WinnerCount int32 `protobuf:"varint,14,opt,name=winner_count,json=winnerCount,proto3" json:"winner_count,omitempty"`
+	// Candidate domains, those left out of domains included; 0: none, or an older shard.
+	DomainCount int32 `protobuf:"varint,15,opt,name=domain_count,json=domainCount,proto3" json:"domain_count,omitempty"`
+	// Candidate machines, those left out of candidates included; 0: none, or an older shard.
+	CandidateCount int32 `protobuf:"varint,16,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ExplainResponse) Reset() {
@@ -4494,7 +4500,28 @@ func (x *ExplainResponse) GetCandidates() []*Candidate {
 	return nil
 }
 
-// A need that holds machines another one wanted.
+func (x *ExplainResponse) GetWinnerCount() int32 {
+	if x != nil {
+		return x.WinnerCount
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetDomainCount() int32 {
+	if x != nil {
+		return x.DomainCount
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetCandidateCount() int32 {
+	if x != nil {
+		return x.CandidateCount
+	}
+	return 0
+}
+
+// A need that holds machines which the explained need could use.
 type Holder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The need.
@@ -4567,7 +4594,7 @@ func (x *Holder) GetWhy() string {
 	return ""
 }
 
-// A machine looked at for a need.
+// A machine that was considered for a need.
 type Candidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Machine.
@@ -4576,7 +4603,7 @@ type Candidate struct {
 	PricePerHour float64 `protobuf:"fixed64,2,opt,name=price_per_hour,json=pricePerHour,proto3" json:"price_per_hour,omitempty"`
 	// Chance of interruption per hour.
 	InterruptionProbability float64 `protobuf:"fixed64,3,opt,name=interruption_probability,json=interruptionProbability,proto3" json:"interruption_probability,omitempty"`
-	// Dollars lost by interrupting.
+	// Cost of an interruption of the need, in US dollars.
 	InterruptionPenaltyDollars float64 `protobuf:"fixed64,4,opt,name=interruption_penalty_dollars,json=interruptionPenaltyDollars,proto3" json:"interruption_penalty_dollars,omitempty"`
 	// price + probability x penalty.
 	EffectiveCost float64 `protobuf:"fixed64,5,opt,name=effective_cost,json=effectiveCost,proto3" json:"effective_cost,omitempty"`
@@ -4584,7 +4611,7 @@ type Candidate struct {
 	Taken bool `protobuf:"varint,6,opt,name=taken,proto3" json:"taken,omitempty"`
 	// Why not.
 	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	// Interruptions seen in its pool; absent: no host of it was seen.
+	// Interruptions observed in its pool; absent: no host of the pool was observed.
 	SeenInterruptions *SeenInterruptions `protobuf:"bytes,8,opt,name=seen_interruptions,json=seenInterruptions,proto3" json:"seen_interruptions,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -4683,7 +4710,7 @@ type FunnelStep struct {
 	Step string `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	// Machines left.
 	Machines int32 `protobuf:"varint,2,opt,name=machines,proto3" json:"machines,omitempty"`
-	// Why the others fell out.
+	// Why the others were excluded.
 	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4755,7 +4782,7 @@ type PlanRequest struct {
 	ClusterId string `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Plan as if no need were held.
 	LiftHolds bool `protobuf:"varint,6,opt,name=lift_holds,json=liftHolds,proto3" json:"lift_holds,omitempty"`
-	// Apply and plan again until nothing is left to do, at most 10 rounds.
+	// Apply the actions and plan again until no action is left, at most 10 rounds.
 	Settle        bool `protobuf:"varint,7,opt,name=settle,proto3" json:"settle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5126,7 +5153,7 @@ type MachineEdit_Node struct {
 }
 
 type MachineEdit_DrainZone struct {
-	// Take a zone out of service: none of its machines counts for anybody or can be had.
+	// Take a zone out of service: its machines serve no need and cannot be acquired.
 	DrainZone string `protobuf:"bytes,6,opt,name=drain_zone,json=drainZone,proto3,oneof"`
 }
 
@@ -5287,7 +5314,7 @@ type PlanResponse struct {
 	Warnings []string `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Actions without the edits, in plan order.
 	BaselineActions []*DecisionRecord `protobuf:"bytes,7,rep,name=baseline_actions,json=baselineActions,proto3" json:"baseline_actions,omitempty"`
-	// Rounds planned; drains and holds count as passed.
+	// Number of rounds; each assumes that drains and holds of the one before have ended.
 	Rounds        int32 `protobuf:"varint,8,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5439,7 +5466,7 @@ type WatchDecisionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From this sequence on; 0: from now.
 	FromSequence int64 `protobuf:"varint,1,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
-	// Go on after the end of the log.
+	// Continue with new records after the end of the log.
 	Follow bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Only this cluster.
 	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -5532,7 +5559,7 @@ type WatchDecisionsResponse struct {
 	Record *DecisionRecord `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
 	// Next sequence to ask for.
 	NextSequence int64 `protobuf:"varint,2,opt,name=next_sequence,json=nextSequence,proto3" json:"next_sequence,omitempty"`
-	// Records skipped: the reader was too slow, or the log is shorter.
+	// Records that were skipped, because the reader was too slow or they are no longer in the log.
 	Skipped       int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5968,7 +5995,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tclusterId\x12\x15\n" +
 	"\x06row_id\x18\x02 \x01(\tR\x05rowId\x12/\n" +
 	"\x13profile_fingerprint\x18\x03 \x01(\tR\x12profileFingerprint\x12\x14\n" +
-	"\x05group\x18\x04 \x01(\tR\x05group\"\xd4\x05\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\"\xc3\x06\n" +
 	"\x0fExplainResponse\x12/\n" +
 	"\x04need\x18\x01 \x01(\v2\x1b.bigfleet.v1alpha1.NeedViewR\x04need\x12?\n" +
 	"\amachine\x18\x02 \x01(\v2%.bigfleet.v1alpha1.GetMachineResponseR\amachine\x125\n" +
@@ -5987,7 +6014,10 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\adomains\x18\f \x03(\v2!.bigfleet.v1alpha1.DomainCoverageR\adomains\x12<\n" +
 	"\n" +
 	"candidates\x18\r \x03(\v2\x1c.bigfleet.v1alpha1.CandidateR\n" +
-	"candidates\x1a;\n" +
+	"candidates\x12!\n" +
+	"\fwinner_count\x18\x0e \x01(\x05R\vwinnerCount\x12!\n" +
+	"\fdomain_count\x18\x0f \x01(\x05R\vdomainCount\x12'\n" +
+	"\x0fcandidate_count\x18\x10 \x01(\x05R\x0ecandidateCount\x1a;\n" +
 	"\rWithheldEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x82\x01\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: bigfleet/v1alpha1/substratecontrol.proto
 
-// Control of a pretend cloud. Never served by a provider on a real substrate.
+// Control of a simulated cloud. A provider of real machines never serves it.
 
 package bigfleetv1alpha1
 
@@ -28,21 +28,21 @@ const (
 type FaultKind int32
 
 const (
-	// Works, after the latency.
+	// The call succeeds after the latency.
 	FaultKind_FAULT_KIND_UNSPECIFIED FaultKind = 0
-	// Fails with error_class.
+	// The call fails with error_class.
 	FaultKind_FAULT_KIND_ERROR FaultKind = 1
-	// Never returns.
+	// The call never returns.
 	FaultKind_FAULT_KIND_HANG FaultKind = 2
-	// Returns after the caller gave up, having succeeded.
+	// The call succeeds, but returns after the caller has given up.
 	FaultKind_FAULT_KIND_LATE_SUCCESS FaultKind = 3
-	// Has its effect and returns an error.
+	// The call takes effect and returns an error.
 	FaultKind_FAULT_KIND_PARTIAL FaultKind = 4
-	// Refuses for going too fast.
+	// The call is refused by a rate limit.
 	FaultKind_FAULT_KIND_THROTTLE FaultKind = 5
-	// The whole API is away.
+	// The whole API is unavailable.
 	FaultKind_FAULT_KIND_OUTAGE FaultKind = 6
-	// Describe shows an old picture.
+	// Describe returns outdated data.
 	FaultKind_FAULT_KIND_STALE FaultKind = 7
 	// The node never becomes Ready.
 	FaultKind_FAULT_KIND_NEVER_READY FaultKind = 8
@@ -195,9 +195,9 @@ func (x *MachineSelector) GetLabels() map[string]string {
 // One rule.
 type Behaviour struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Substrate call; empty: every call.
+	// Call to the simulated cloud; empty: every call.
 	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// Machines meant.
+	// Machines that are affected.
 	Selector *MachineSelector `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
 	// What the call does.
 	Fault FaultKind `protobuf:"varint,3,opt,name=fault,proto3,enum=bigfleet.v1alpha1.FaultKind" json:"fault,omitempty"`
@@ -467,12 +467,12 @@ func (*ClearBehavioursResponse) Descriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_substratecontrol_proto_rawDescGZIP(), []int{5}
 }
 
-// Sets hidden stock.
+// Sets how many hosts of a pool can still be created; the provider does not see it.
 type SetStockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Pool meant.
+	// Pool that is affected.
 	Selector *MachineSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	// Hosts that can still be had.
+	// Hosts that can still be created.
 	Stock         int32 `protobuf:"varint,2,opt,name=stock,proto3" json:"stock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -562,7 +562,7 @@ func (*SetStockResponse) Descriptor() ([]byte, []int) {
 // Sets prices.
 type SetPriceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Pool meant.
+	// Pool that is affected.
 	Selector *MachineSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
 	// US dollars per hour.
 	PricePerHour *float64 `protobuf:"fixed64,2,opt,name=price_per_hour,json=pricePerHour,proto3,oneof" json:"price_per_hour,omitempty"`
@@ -663,7 +663,7 @@ func (*SetPriceResponse) Descriptor() ([]byte, []int) {
 // Makes hosts disappear.
 type LoseHostsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Machines meant.
+	// Machines that are affected.
 	Selector *MachineSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
 	// At most this many; 0: all.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
@@ -764,7 +764,7 @@ func (x *LoseHostsResponse) GetMachineIds() []string {
 // Makes lost hosts reappear.
 type ReturnHostsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Machines meant.
+	// Machines that are affected.
 	Selector      *MachineSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -856,7 +856,7 @@ func (x *ReturnHostsResponse) GetMachineIds() []string {
 // Interrupts machines.
 type InterruptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Machines meant.
+	// Machines that are affected.
 	Selector *MachineSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
 	// At most this many; 0: all.
 	Max int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
@@ -1011,7 +1011,7 @@ type GetStateResponse struct {
 	Behaviours map[string]*Behaviour `protobuf:"bytes,3,rep,name=behaviours,proto3" json:"behaviours,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Pools.
 	Pools []*PoolState `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
-	// Money so far.
+	// Cost so far.
 	Ledger        *Ledger `protobuf:"bytes,5,opt,name=ledger,proto3" json:"ledger,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1095,7 +1095,7 @@ type PoolState struct {
 	Quota int32 `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"`
 	// Hosts running.
 	Hosts int32 `protobuf:"varint,5,opt,name=hosts,proto3" json:"hosts,omitempty"`
-	// Hosts that can still be had.
+	// Hosts that can still be created.
 	Stock int32 `protobuf:"varint,6,opt,name=stock,proto3" json:"stock,omitempty"`
 	// US dollars per hour.
 	PricePerHour float64 `protobuf:"fixed64,7,opt,name=price_per_hour,json=pricePerHour,proto3" json:"price_per_hour,omitempty"`
@@ -1191,7 +1191,7 @@ func (x *PoolState) GetInterruptionProbability() float64 {
 	return 0
 }
 
-// Money so far.
+// Cost so far.
 type Ledger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// US dollars by cluster id; empty key: idle.
@@ -1374,7 +1374,7 @@ func (x *GetJournalResponse) GetEntries() []*JournalEntry {
 	return nil
 }
 
-// One substrate call.
+// One call to the simulated cloud.
 type JournalEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Position, from 1.
@@ -1389,7 +1389,7 @@ type JournalEntry struct {
 	AtUnixNanos int64 `protobuf:"varint,5,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	// `ok` or the error class.
 	Result string `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"`
-	// It had an effect.
+	// The call took effect.
 	Effect        bool `protobuf:"varint,7,opt,name=effect,proto3" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1474,7 +1474,7 @@ func (x *JournalEntry) GetEffect() bool {
 	return false
 }
 
-// Back to the start.
+// Resets the simulated cloud.
 type ResetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// New seed; 0: as before.

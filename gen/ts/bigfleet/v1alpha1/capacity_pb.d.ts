@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/capacity.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The demand model: what one cluster asks for.
+// The demand model: the capacity that one cluster requests.
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -26,7 +26,7 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
   clusterId: string;
 
   /**
-   * Sender's clock when the snapshot was built; strictly grows in a process. Orders nothing; repeated in the ack.
+   * Sender's clock when the snapshot was built; strictly grows in a process. Not used for ordering; repeated in the ack.
    * Soft: negative; more than 10 min ahead of the receiver's clock.
    *
    * @generated from field: int64 timestamp_unix_nanos = 2;
@@ -42,15 +42,15 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
   needs: CapacityNeed[];
 
   /**
-   * What DaemonSets take on every fresh worker node; subtracted from a machine's allocatable (B).
+   * Resources that DaemonSets use on every new worker node; subtracted from a machine's allocatable (B).
    *
    * @generated from field: map<string, string> node_overhead = 1000;
    */
   nodeOverhead: { [key: string]: string };
 
   /**
-   * Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They count as no supply, and the needs
-   * leave out the Pods on them. Full set each time.
+   * Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They are not counted as supply, and the needs leave out the Pods
+   * on them. Full set each time.
    * Soft: an id that is not bound to the cluster, or named twice (entry ignored).
    *
    * @generated from field: repeated bigfleet.v1alpha1.MachineOutOfService out_of_service = 1001;
@@ -58,7 +58,7 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
   outOfService: MachineOutOfService[];
 
   /**
-   * What the cluster has learnt of its Nodes, by instance type, where it differs from what providers say (feature `node-limits`). Full set
+   * What the cluster has learnt about its Nodes, by instance type, where it differs from what the providers state (feature `node-limits`). Full set
    * each time.
    * Soft: a type named twice (the first counts).
    *
@@ -74,7 +74,7 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
 export declare const ClusterCapacityNeedsSchema: GenMessage<ClusterCapacityNeeds>;
 
 /**
- * What a machine of one instance type has for Pods, as the cluster's joined Nodes of the type report it.
+ * Resources that Nodes of one instance type have for Pods, as the cluster's joined Nodes report them.
  *
  * @generated from message bigfleet.v1alpha1.NodeRoom
  */
@@ -87,8 +87,8 @@ export declare type NodeRoom = Message<"bigfleet.v1alpha1.NodeRoom"> & {
   instanceType: string;
 
   /**
-   * What is left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken
-   * off; one that is missing or not positive does not.
+   * Resources left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken off;
+   * one that is missing or not positive does not.
    *
    * @generated from field: map<string, string> resources = 2;
    */
@@ -115,7 +115,7 @@ export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutO
   machineId: string;
 
   /**
-   * Why the node takes none.
+   * Why the node takes no Pods.
    *
    * @generated from field: bigfleet.v1alpha1.MachineOutOfService.Reason reason = 2;
    */
@@ -129,7 +129,7 @@ export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutO
   sinceUnixNanos: bigint;
 
   /**
-   * Pods on it that a drain must evict. They keep the machine; at 0 it is surplus.
+   * Pods on it that a drain must evict. While there are any, the machine is kept; without them it is surplus.
    * Soft: negative (read as 0).
    *
    * @generated from field: int32 pods = 4;
@@ -137,7 +137,7 @@ export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutO
   pods: number;
 
   /**
-   * One word for people: the key of the taint, or the reason of the Ready condition.
+   * Detail for display: the key of the taint, or the reason of the Ready condition.
    *
    * @generated from field: string detail = 5;
    */
@@ -151,7 +151,7 @@ export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutO
 export declare const MachineOutOfServiceSchema: GenMessage<MachineOutOfService>;
 
 /**
- * Why the node takes none.
+ * Why the node takes no Pods.
  *
  * @generated from enum bigfleet.v1alpha1.MachineOutOfService.Reason
  */
@@ -164,7 +164,7 @@ export enum MachineOutOfService_Reason {
   UNSPECIFIED = 0,
 
   /**
-   * Somebody other than BigFleet cordoned it.
+   * It was cordoned, but not by BigFleet.
    *
    * @generated from enum value: REASON_CORDONED = 1;
    */
@@ -277,8 +277,8 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
   tolerationsStated: boolean;
 
   /**
-   * The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
-   * row's identity (feature `per-host-limit`).
+   * Largest number of the row's Pods on one machine, from required anti-affinity by host and from host ports. 0: no limit. Part of the row's identity
+   * (feature `per-host-limit`).
    * Soft: negative (read as 0); set on a row that does not count in units (read as 0).
    *
    * @generated from field: int32 max_per_host = 1003;
@@ -293,8 +293,8 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
   neverPreempts: boolean;
 
   /**
-   * The fewest Pods of the row that run at all, all of them if the row has fewer: nothing is bought for it until so many can be covered. 0: Pods
-   * run one by one. A row that does not count in units is bought whole. Part of the row's identity (feature `gang`).
+   * Smallest number of the row's Pods that can start; all of them if the row has fewer. Nothing is bought for the row until that many can be covered.
+   * 0: each Pod starts by itself. A row that does not count in units is bought as a whole. Part of the row's identity (feature `gang`).
    * Soft: negative (read as 0).
    *
    * @generated from field: int32 min_members = 1005;
@@ -450,7 +450,7 @@ export enum NodeSelectorRequirement_Operator {
 export declare const NodeSelectorRequirement_OperatorSchema: GenEnum<NodeSelectorRequirement_Operator>;
 
 /**
- * What a label's value, read as an integer, is compared with. What is no integer does not match.
+ * Integer comparison of a label's value. A value that is not an integer does not match.
  *
  * @generated from message bigfleet.v1alpha1.LabelComparison
  */
@@ -463,7 +463,7 @@ export declare type LabelComparison = Message<"bigfleet.v1alpha1.LabelComparison
   less: boolean;
 
   /**
-   * What it is compared with.
+   * The number that the value is compared with.
    *
    * @generated from field: int64 bound = 2;
    */
@@ -507,7 +507,7 @@ export declare type TopologySpread = Message<"bigfleet.v1alpha1.TopologySpread">
   whenUnsatisfiable: TopologySpread_WhenUnsatisfiable;
 
   /**
-   * With fewer domains than this, none of them may hold more Pods than max_skew. 0: any number of domains will do.
+   * If there are fewer domains than this, each may hold at most max_skew Pods. 0: no minimum.
    * Soft: negative (read as 0).
    *
    * @generated from field: int32 min_domains = 1000;

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/capacity.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The demand model: what one cluster asks for.
+// The demand model: the capacity that one cluster requests.
 
 import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
@@ -41,7 +41,7 @@ export const MachineOutOfService_ReasonSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_capacity, 2, 0);
 
 /**
- * Why the node takes none.
+ * Why the node takes no Pods.
  *
  * @generated from enum bigfleet.v1alpha1.MachineOutOfService.Reason
  */

@@ -16,7 +16,7 @@ import type { DecisionRecord } from "./decision_pb.js";
 export declare const file_bigfleet_v1alpha1_console: GenFile;
 
 /**
- * How fresh one source is.
+ * Age of the data of one source.
  *
  * @generated from message bigfleet.v1alpha1.SourceStatus
  */
@@ -132,7 +132,7 @@ export declare type WatchOverviewRequest = Message<"bigfleet.v1alpha1.WatchOverv
 export declare const WatchOverviewRequestSchema: GenMessage<WatchOverviewRequest>;
 
 /**
- * The overview. A source that is missing is named, never guessed.
+ * The overview. A missing source is named; its data is never guessed.
  *
  * @generated from message bigfleet.v1alpha1.WatchOverviewResponse
  */
@@ -208,7 +208,7 @@ export declare type WatchOverviewResponse = Message<"bigfleet.v1alpha1.WatchOver
   warnings: string[];
 
   /**
-   * One sentence: whether anything is wrong.
+   * One sentence that says whether anything is wrong.
    *
    * @generated from field: string headline = 11;
    */
@@ -270,7 +270,7 @@ export declare type WatchNeedsRequest = Message<"bigfleet.v1alpha1.WatchNeedsReq
   reasons: UnmetReason[];
 
   /**
-   * Only needs that stand so; `waiting`: all that are not satisfied. Empty: all.
+   * Only needs of this standing; `waiting`: all that are not satisfied. Empty: all.
    *
    * @generated from field: string standing = 5;
    */
@@ -284,7 +284,7 @@ export declare type WatchNeedsRequest = Message<"bigfleet.v1alpha1.WatchNeedsReq
   minPriority?: number | undefined;
 
   /**
-   * Only needs whose sentence holds this; case does not matter.
+   * Only needs whose sentence contains this text; case does not matter.
    *
    * @generated from field: string text_part = 7;
    */
@@ -312,7 +312,7 @@ export declare type WatchNeedsRequest = Message<"bigfleet.v1alpha1.WatchNeedsReq
 export declare const WatchNeedsRequestSchema: GenMessage<WatchNeedsRequest>;
 
 /**
- * Rows of a list, by their place among all that match.
+ * A part of a list, by position among all matching rows.
  *
  * @generated from message bigfleet.v1alpha1.NeedWindow
  */
@@ -339,7 +339,7 @@ export declare type NeedWindow = Message<"bigfleet.v1alpha1.NeedWindow"> & {
 export declare const NeedWindowSchema: GenMessage<NeedWindow>;
 
 /**
- * All needs that match, in numbers.
+ * Counts over all needs that match.
  *
  * @generated from message bigfleet.v1alpha1.NeedSummary
  */
@@ -352,35 +352,35 @@ export declare type NeedSummary = Message<"bigfleet.v1alpha1.NeedSummary"> & {
   total: number;
 
   /**
-   * Of them, by standing: `met`, `on the way`, `held back` or `short`.
+   * Needs by standing: `met`, `on the way`, `held back` or `short`.
    *
    * @generated from field: map<string, int32> by_standing = 2;
    */
   byStanding: { [key: string]: number };
 
   /**
-   * Place of the first that is short, from 1; 0: none is.
+   * Position of the first short need, from 1; 0: there is none.
    *
    * @generated from field: int32 cut = 3;
    */
   cut: number;
 
   /**
-   * The largest amount of cpu that one asks for.
+   * Largest amount of cpu that one need requests.
    *
    * @generated from field: double largest_cpu = 4;
    */
   largestCpu: number;
 
   /**
-   * The first row of the window that was asked for.
+   * First row of the requested window.
    *
    * @generated from field: int32 offset = 5;
    */
   offset: number;
 
   /**
-   * Keys of the rows of the window, in order. Unset when they are as before.
+   * Keys of the rows of the window, in order. Empty if they are unchanged.
    *
    * @generated from field: repeated string keys = 6;
    */
@@ -428,14 +428,14 @@ export declare type WatchNeedsResponse = Message<"bigfleet.v1alpha1.WatchNeedsRe
   sources: SourceStatus[];
 
   /**
-   * With a window: what stands outside of it, and the order within.
+   * With a window: counts over all matching needs, and the order of the rows in the window.
    *
    * @generated from field: bigfleet.v1alpha1.NeedSummary summary = 5;
    */
   summary?: NeedSummary | undefined;
 
   /**
-   * With a window: for how many milliseconds the needs have not been read although a shard has planned again.
+   * With a window: age of the needs in milliseconds, if a shard has planned again since they were read.
    *
    * @generated from field: int64 age_millis = 6;
    */
@@ -449,7 +449,7 @@ export declare type WatchNeedsResponse = Message<"bigfleet.v1alpha1.WatchNeedsRe
 export declare const WatchNeedsResponseSchema: GenMessage<WatchNeedsResponse>;
 
 /**
- * One need and where it is.
+ * One need and its shard.
  *
  * @generated from message bigfleet.v1alpha1.FleetNeed
  */
@@ -469,8 +469,8 @@ export declare type FleetNeed = Message<"bigfleet.v1alpha1.FleetNeed"> & {
   shardId: string;
 
   /**
-   * The need. Its ages in cycles are 0: they grow with every cycle, and a row comes again only when something else of it changed. Its
-   * unmet_since_unix_nanos says the same.
+   * The need. Its ages in cycles are always 0, because a row is sent again only when something other than its age changed; unmet_since_unix_nanos
+   * gives its age.
    *
    * @generated from field: bigfleet.v1alpha1.NeedView need = 3;
    */
@@ -579,13 +579,13 @@ export declare type WatchMovesResponse = Message<"bigfleet.v1alpha1.WatchMovesRe
 export declare const WatchMovesResponseSchema: GenMessage<WatchMovesResponse>;
 
 /**
- * What to look for.
+ * What to search for.
  *
  * @generated from message bigfleet.v1alpha1.SearchRequest
  */
 export declare type SearchRequest = Message<"bigfleet.v1alpha1.SearchRequest"> & {
   /**
-   * A part of a name; case does not matter.
+   * Part of a name; case does not matter.
    *
    * @generated from field: string query = 1;
    */
@@ -612,7 +612,7 @@ export declare const SearchRequestSchema: GenMessage<SearchRequest>;
  */
 export declare type SearchResponse = Message<"bigfleet.v1alpha1.SearchResponse"> & {
   /**
-   * The things.
+   * Results.
    *
    * @generated from field: repeated bigfleet.v1alpha1.SearchHit hits = 1;
    */
@@ -640,7 +640,7 @@ export declare type SearchResponse = Message<"bigfleet.v1alpha1.SearchResponse">
 export declare const SearchResponseSchema: GenMessage<SearchResponse>;
 
 /**
- * One thing that was found.
+ * One result of a search.
  *
  * @generated from message bigfleet.v1alpha1.SearchHit
  */
@@ -653,7 +653,7 @@ export declare type SearchHit = Message<"bigfleet.v1alpha1.SearchHit"> & {
   kind: string;
 
   /**
-   * Its name: of a need `<cluster>/<row>`, of a Pod or workload `<namespace>/<name>`.
+   * Name; a need is `<cluster>/<row>`, a Pod or workload `<namespace>/<name>`.
    *
    * @generated from field: string name = 2;
    */
@@ -674,14 +674,14 @@ export declare type SearchHit = Message<"bigfleet.v1alpha1.SearchHit"> & {
   clusterId: string;
 
   /**
-   * Machine of a node; row of a Pod's or workload's need.
+   * For a node its machine; for a Pod or workload the row of its need.
    *
    * @generated from field: string target = 5;
    */
   target: string;
 
   /**
-   * What it is, in words.
+   * Short description.
    *
    * @generated from field: string about = 6;
    */
@@ -735,7 +735,7 @@ export declare const GetPodPathRequestSchema: GenMessage<GetPodPathRequest>;
  */
 export declare type GetPodPathResponse = Message<"bigfleet.v1alpha1.GetPodPathResponse"> & {
   /**
-   * The hops, in their order. One without a time has not happened, or nobody recorded it; its sentence says which.
+   * The hops, in order. A hop without a time has not happened or was not recorded; its sentence says which.
    *
    * @generated from field: repeated bigfleet.v1alpha1.PathHop hops = 1;
    */
@@ -770,7 +770,7 @@ export declare type GetPodPathResponse = Message<"bigfleet.v1alpha1.GetPodPathRe
   shardId: string;
 
   /**
-   * One sentence: where it is now.
+   * One sentence that says where the Pod is now.
    *
    * @generated from field: string sentence = 6;
    */
@@ -804,7 +804,7 @@ export declare type PathHop = Message<"bigfleet.v1alpha1.PathHop"> & {
   atUnixNanos: bigint;
 
   /**
-   * What happened, or what is waited for, in words.
+   * What happened, or what the Pod waits for, in words.
    *
    * @generated from field: string sentence = 3;
    */
@@ -818,13 +818,13 @@ export declare type PathHop = Message<"bigfleet.v1alpha1.PathHop"> & {
 export declare const PathHopSchema: GenMessage<PathHop>;
 
 /**
- * Fan-in over coordinator and shards, served by the console. Holds no state of its own.
+ * Combines the data of the coordinator and the shards; served by the console. Holds no state of its own.
  *
  * @generated from service bigfleet.v1alpha1.Console
  */
 export declare const Console: GenService<{
   /**
-   * Names the sources and how fresh each is.
+   * Lists the sources and the age of their data.
    *
    * @generated from rpc bigfleet.v1alpha1.Console.GetSources
    */
@@ -884,7 +884,7 @@ export declare const Console: GenService<{
     output: typeof SearchResponseSchema;
   },
   /**
-   * Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+   * Returns the path of one Pod, hop by hop, from its creation until it is Ready.
    *
    * @generated from rpc bigfleet.v1alpha1.Console.GetPodPath
    */

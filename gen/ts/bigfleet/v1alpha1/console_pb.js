@@ -157,7 +157,7 @@ export const PathHopSchema = /*@__PURE__*/
   messageDesc(file_bigfleet_v1alpha1_console, 19);
 
 /**
- * Fan-in over coordinator and shards, served by the console. Holds no state of its own.
+ * Combines the data of the coordinator and the shards; served by the console. Holds no state of its own.
  *
  * @generated from service bigfleet.v1alpha1.Console
  */

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/coordinator.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The slow tier: shards report, instructions ride the answer.
+// Between shards and the coordinator: a shard reports, and the answer carries instructions.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -51,7 +51,7 @@ export declare type ShardReport = Message<"bigfleet.v1alpha1.ShardReport"> & {
   shardEpoch: bigint;
 
   /**
-   * Inventory picture; absent leaves the stored one.
+   * Summary of the inventory; absent leaves the stored one.
    *
    * @generated from field: bigfleet.v1alpha1.ShardSummary summary = 5;
    */
@@ -146,7 +146,7 @@ export declare type ShardReport = Message<"bigfleet.v1alpha1.ShardReport"> & {
   returnedExceptions: string[];
 
   /**
-   * What the persisted view says, when asked with send_holdings.
+   * What the shard's stored view states, if the coordinator asked with send_holdings.
    *
    * @generated from field: bigfleet.v1alpha1.Holdings holdings = 1009;
    */
@@ -160,7 +160,7 @@ export declare type ShardReport = Message<"bigfleet.v1alpha1.ShardReport"> & {
   shardVersion: string;
 
   /**
-   * Machines under an exception that the provider refused to configure since the last report: somebody else acted on them.
+   * Machines under an exception that the provider has refused to configure since the last report, because another shard acted on them.
    * Soft: more than 64 (the first 64 count).
    *
    * @generated from field: repeated string ownership_violations = 1011;
@@ -270,7 +270,7 @@ export declare type SupplyBucket = Message<"bigfleet.v1alpha1.SupplyBucket"> & {
   zone: string;
 
   /**
-   * Holding-cost class.
+   * How the capacity is paid for.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 3;
    */
@@ -340,7 +340,7 @@ export declare type SupplyBucket = Message<"bigfleet.v1alpha1.SupplyBucket"> & {
 export declare const SupplyBucketSchema: GenMessage<SupplyBucket>;
 
 /**
- * What a shard's persisted view says, sent after a restore of the coordinator (B).
+ * What the shard's stored view states, sent after a restore of the coordinator (B).
  *
  * @generated from message bigfleet.v1alpha1.Holdings
  */
@@ -360,7 +360,7 @@ export declare type Holdings = Message<"bigfleet.v1alpha1.Holdings"> & {
   exceptionsIn: MachineException[];
 
   /**
-   * Machines given away by exception.
+   * Machines that other shards own by exception.
    *
    * @generated from field: repeated bigfleet.v1alpha1.MachineException exceptions_out = 3;
    */
@@ -388,7 +388,7 @@ export declare type Holdings = Message<"bigfleet.v1alpha1.Holdings"> & {
 export declare const HoldingsSchema: GenMessage<Holdings>;
 
 /**
- * A machine whose owner is not the one its domain says.
+ * A machine whose owner is not the owner of its domain.
  *
  * @generated from message bigfleet.v1alpha1.MachineException
  */
@@ -449,7 +449,7 @@ export declare type Reservation = Message<"bigfleet.v1alpha1.Reservation"> & {
 export declare const ReservationSchema: GenMessage<Reservation>;
 
 /**
- * Bounded inventory picture of one shard.
+ * Summary of the inventory of one shard, of bounded size.
  *
  * @generated from message bigfleet.v1alpha1.ShardSummary
  */
@@ -515,8 +515,8 @@ export declare type ShardSummary = Message<"bigfleet.v1alpha1.ShardSummary"> & {
   paused: boolean;
 
   /**
-   * Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. One store under two
-   * addresses is one provider.
+   * Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. Two addresses with the same store are one
+   * provider.
    * Soft: more than 64 (none counts).
    *
    * @generated from field: repeated string provider_stores = 1003;
@@ -629,7 +629,7 @@ export declare type ReportAck = Message<"bigfleet.v1alpha1.ReportAck"> & {
   coordinatorTerm: bigint;
 
   /**
-   * True.
+   * Always true.
    *
    * @generated from field: bool acknowledged = 2;
    */
@@ -671,7 +671,7 @@ export declare type ReportAck = Message<"bigfleet.v1alpha1.ReportAck"> & {
   sendHoldings: boolean;
 
   /**
-   * Who leads and where its peers are, for the next search.
+   * The leader and its peers, for the next connection.
    *
    * @generated from field: bigfleet.v1alpha1.LeaderHint leader_hint = 1004;
    */
@@ -794,7 +794,7 @@ export declare type ShardDecommissioned = Message<"bigfleet.v1alpha1.ShardDecomm
 export declare const ShardDecommissionedSchema: GenMessage<ShardDecommissioned>;
 
 /**
- * Error detail on ABORTED from Coordinator and CoordinatorAdmin: the state does not allow it.
+ * Error detail on ABORTED from Coordinator and CoordinatorAdmin: the state does not allow the call.
  *
  * @generated from message bigfleet.v1alpha1.RefusedByState
  */
@@ -807,7 +807,7 @@ export declare type RefusedByState = Message<"bigfleet.v1alpha1.RefusedByState">
   reason: string;
 
   /**
-   * What stands in the way, at most 20 names.
+   * What prevents the call, at most 20 names.
    *
    * @generated from field: repeated string blockers = 2;
    */
@@ -901,7 +901,7 @@ export declare type CoordinatorInstruction = Message<"bigfleet.v1alpha1.Coordina
     case: "transferOwnership";
   } | {
     /**
-     * Own exactly what the view says.
+     * Own exactly what the view states.
      *
      * @generated from field: bigfleet.v1alpha1.ShardView set_view = 1000;
      */
@@ -909,7 +909,7 @@ export declare type CoordinatorInstruction = Message<"bigfleet.v1alpha1.Coordina
     case: "setView";
   } | {
     /**
-     * Let go of a cluster that moved to another shard (B).
+     * Release a cluster that moved to another shard (B).
      *
      * @generated from field: bigfleet.v1alpha1.ReleaseCluster release_cluster = 1001;
      */
@@ -1146,7 +1146,7 @@ export declare type DomainRef = Message<"bigfleet.v1alpha1.DomainRef"> & {
 export declare const DomainRefSchema: GenMessage<DomainRef>;
 
 /**
- * Everything one shard must know about what it owns. Always the full set; only a newer version applies.
+ * Everything that one shard must know about what it owns. Always complete; only a newer version is applied.
  *
  * @generated from message bigfleet.v1alpha1.ShardView
  */
@@ -1173,14 +1173,14 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
   partitionKeys: string[];
 
   /**
-   * No other shard has this provider.
+   * No other shard uses this provider.
    *
    * @generated from field: bool only_shard = 4;
    */
   onlyShard: boolean;
 
   /**
-   * Machines in no assigned domain are mine.
+   * Machines in no assigned domain belong to this shard.
    *
    * @generated from field: bool default_owner = 5;
    */
@@ -1209,7 +1209,7 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
   exceptionsIn: MachineException[];
 
   /**
-   * Machines given away by exception.
+   * Machines that other shards own by exception.
    *
    * @generated from field: repeated bigfleet.v1alpha1.MachineException exceptions_out = 9;
    */
@@ -1230,21 +1230,21 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
   releasedClusters: string[];
 
   /**
-   * What may be drawn per region.
+   * Number of machines that the shard may hold per region.
    *
    * @generated from field: repeated bigfleet.v1alpha1.QuotaSlice quota_slices = 12;
    */
   quotaSlices: QuotaSlice[];
 
   /**
-   * Clusters bound here whose machines carry the names of other shards.
+   * Clusters bound here whose machines still carry the id of an earlier shard.
    *
    * @generated from field: repeated bigfleet.v1alpha1.InheritedCluster inherited = 13;
    */
   inherited: InheritedCluster[];
 
   /**
-   * Moves to this shard whose machines it may have adopted without the leader knowing yet: it keeps those.
+   * Moves to this shard whose machines it may have adopted before the leader knew of it; it keeps those machines.
    *
    * @generated from field: repeated string arriving_move_ids = 14;
    */
@@ -1265,7 +1265,7 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
 export declare const ShardViewSchema: GenMessage<ShardView>;
 
 /**
- * A cluster whose machines were configured by shards that let go of it.
+ * A cluster whose machines were configured by shards that have released it.
  *
  * @generated from message bigfleet.v1alpha1.InheritedCluster
  */
@@ -1278,7 +1278,7 @@ export declare type InheritedCluster = Message<"bigfleet.v1alpha1.InheritedClust
   clusterId: string;
 
   /**
-   * Shards that let go of it: machines that carry their names are mine.
+   * Shards that have released it: machines that carry their ids belong to this shard.
    *
    * @generated from field: repeated string from_shard_ids = 2;
    */
@@ -1326,7 +1326,7 @@ export declare type QuotaSlice = Message<"bigfleet.v1alpha1.QuotaSlice"> & {
 export declare const QuotaSliceSchema: GenMessage<QuotaSlice>;
 
 /**
- * Let go of a cluster that moved (B).
+ * Release a cluster that moved (B).
  *
  * @generated from message bigfleet.v1alpha1.ReleaseCluster
  */
@@ -1339,7 +1339,7 @@ export declare type ReleaseCluster = Message<"bigfleet.v1alpha1.ReleaseCluster">
   clusterId: string;
 
   /**
-   * Where it went.
+   * Shard that the cluster moved to.
    *
    * @generated from field: string to_shard_id = 2;
    */
@@ -1387,7 +1387,7 @@ export declare type ReserveMachines = Message<"bigfleet.v1alpha1.ReserveMachines
   zone: string;
 
   /**
-   * Holding-cost class.
+   * How the capacity is paid for.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 5;
    */
@@ -1505,7 +1505,7 @@ export declare type InstructAck = Message<"bigfleet.v1alpha1.InstructAck"> & {
   machineIds: string[];
 
   /**
-   * False on FAILED: trying again is hopeless. Absent: true.
+   * False on FAILED: a retry cannot succeed. Absent: true.
    *
    * @generated from field: optional bool retryable = 1001;
    */
@@ -1546,7 +1546,7 @@ export enum InstructAck_Outcome {
   REJECTED_STALE = 2,
 
   /**
-   * Not understood, or cannot ever work.
+   * Not understood, or can never work.
    *
    * @generated from enum value: OUTCOME_REJECTED_INVALID = 3;
    */
@@ -1593,7 +1593,7 @@ export declare type AssignDomainRequest = Message<"bigfleet.v1alpha1.AssignDomai
   shardId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 1000;
    */
@@ -1641,7 +1641,7 @@ export declare type UnassignDomainRequest = Message<"bigfleet.v1alpha1.UnassignD
   topologyValue: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 1000;
    */
@@ -1689,7 +1689,7 @@ export declare type RemoveShardRequest = Message<"bigfleet.v1alpha1.RemoveShardR
   force: boolean;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 1001;
    */

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/coordinator.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The slow tier: shards report, instructions ride the answer.
+// Between shards and the coordinator: a shard reports, and the answer carries instructions.
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_bigfleet_v1alpha1_capacity } from "./capacity_pb.js";

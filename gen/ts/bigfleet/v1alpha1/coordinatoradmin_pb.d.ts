@@ -565,7 +565,7 @@ export declare type ClusterBinding = Message<"bigfleet.v1alpha1.ClusterBinding">
   boundAtUnixNanos: bigint;
 
   /**
-   * Where it comes from.
+   * Origin of the binding.
    *
    * @generated from field: bigfleet.v1alpha1.ClusterBinding.Source source = 4;
    */
@@ -607,7 +607,7 @@ export declare type ClusterBinding = Message<"bigfleet.v1alpha1.ClusterBinding">
 export declare const ClusterBindingSchema: GenMessage<ClusterBinding>;
 
 /**
- * Where a binding comes from.
+ * Origin of a binding.
  *
  * @generated from enum bigfleet.v1alpha1.ClusterBinding.Source
  */
@@ -627,7 +627,7 @@ export enum ClusterBinding_Source {
   REPORT = 1,
 
   /**
-   * A person bound it.
+   * An administrator bound it.
    *
    * @generated from enum value: SOURCE_ADMIN = 2;
    */
@@ -667,7 +667,7 @@ export declare type BindClusterRequest = Message<"bigfleet.v1alpha1.BindClusterR
   rebind: boolean;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 4;
    */
@@ -708,7 +708,7 @@ export declare type UnbindClusterRequest = Message<"bigfleet.v1alpha1.UnbindClus
   clusterId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -763,7 +763,7 @@ export declare type MoveDomainRequest = Message<"bigfleet.v1alpha1.MoveDomainReq
   toShardId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 4;
    */
@@ -886,7 +886,7 @@ export declare type FinishDomainMoveRequest = Message<"bigfleet.v1alpha1.FinishD
   confirm: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 5;
    */
@@ -955,7 +955,7 @@ export declare type ProviderRegistration = Message<"bigfleet.v1alpha1.ProviderRe
   defaultOwner: string;
 
   /**
-   * What happens to a domain value nobody owns.
+   * What happens to a domain value that no shard owns.
    *
    * @generated from field: bigfleet.v1alpha1.UnownedPolicy unowned_policy = 6;
    */
@@ -1023,7 +1023,7 @@ export declare type UpsertProviderRequest = Message<"bigfleet.v1alpha1.UpsertPro
   provider?: ProviderRegistration | undefined;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -1064,7 +1064,7 @@ export declare type RemoveProviderRequest = Message<"bigfleet.v1alpha1.RemovePro
   name: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -1187,7 +1187,7 @@ export declare type SetQuotaRequest = Message<"bigfleet.v1alpha1.SetQuotaRequest
   quota?: Quota | undefined;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -1235,7 +1235,7 @@ export declare type DeleteQuotaRequest = Message<"bigfleet.v1alpha1.DeleteQuotaR
   region: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -1373,7 +1373,7 @@ export declare type GetRebalanceResponse = Message<"bigfleet.v1alpha1.GetRebalan
   lastSweepAtUnixNanos: bigint;
 
   /**
-   * Shortfalls for which the last sweep found machines, and may not move any of them yet.
+   * Shortfalls for which the last sweep found machines that may not be moved yet.
    *
    * @generated from field: repeated bigfleet.v1alpha1.WaitingShortfall waiting = 3;
    */
@@ -1414,14 +1414,14 @@ export declare type WaitingShortfall = Message<"bigfleet.v1alpha1.WaitingShortfa
   priority: number;
 
   /**
-   * For how long it is short.
+   * Seconds for which it has been short.
    *
    * @generated from field: int64 age_seconds = 4;
    */
   ageSeconds: bigint;
 
   /**
-   * What was looked at, and why nothing was taken.
+   * Donors that were considered, and why nothing was taken from each.
    *
    * @generated from field: repeated bigfleet.v1alpha1.DonorVerdict donors = 5;
    */
@@ -1448,7 +1448,7 @@ export declare type SetRebalanceRequest = Message<"bigfleet.v1alpha1.SetRebalanc
   policy?: RebalancePolicy | undefined;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -1516,7 +1516,7 @@ export declare type Move = Message<"bigfleet.v1alpha1.Move"> & {
   toShardId: string;
 
   /**
-   * Where it is.
+   * State.
    *
    * @generated from field: bigfleet.v1alpha1.Move.State state = 5;
    */
@@ -1551,7 +1551,7 @@ export declare type Move = Message<"bigfleet.v1alpha1.Move"> & {
   reason: string;
 
   /**
-   * Donors looked at, and why each was passed over.
+   * Donors that were considered, and why each was taken or not.
    *
    * @generated from field: repeated bigfleet.v1alpha1.DonorVerdict donors = 10;
    */
@@ -1579,7 +1579,7 @@ export declare type Move = Message<"bigfleet.v1alpha1.Move"> & {
 export declare const MoveSchema: GenMessage<Move>;
 
 /**
- * Where it is.
+ * State.
  *
  * @generated from enum bigfleet.v1alpha1.Move.State
  */
@@ -1592,28 +1592,28 @@ export enum Move_State {
   UNSPECIFIED = 0,
 
   /**
-   * Would be made; dry run.
+   * The rebalancer would make this move; it is in dry run.
    *
    * @generated from enum value: STATE_PROPOSED = 1;
    */
   PROPOSED = 1,
 
   /**
-   * The donor is asked.
+   * The donor is asked to reserve machines.
    *
    * @generated from enum value: STATE_PLANNED = 2;
    */
   PLANNED = 2,
 
   /**
-   * The donor reserved; the recipient is told.
+   * The donor has reserved machines; the recipient is instructed to adopt them.
    *
    * @generated from enum value: STATE_RESERVED = 3;
    */
   RESERVED = 3,
 
   /**
-   * The recipient adopted; the donor lets go.
+   * The recipient has adopted the machines; the donor is instructed to release them.
    *
    * @generated from enum value: STATE_ADOPTED = 4;
    */
@@ -1654,7 +1654,7 @@ export enum Move_State {
 export declare const Move_StateSchema: GenEnum<Move_State>;
 
 /**
- * Why one donor was taken or passed over.
+ * Why machines of one donor were taken or not.
  *
  * @generated from message bigfleet.v1alpha1.DonorVerdict
  */
@@ -1748,7 +1748,7 @@ export declare type CancelMoveRequest = Message<"bigfleet.v1alpha1.CancelMoveReq
   moveId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -1904,7 +1904,7 @@ export declare type RetryInstructionRequest = Message<"bigfleet.v1alpha1.RetryIn
   instructionId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -1952,7 +1952,7 @@ export declare type DrainShardRequest = Message<"bigfleet.v1alpha1.DrainShardReq
   cancel: boolean;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -2006,7 +2006,7 @@ export declare type ReadmitShardRequest = Message<"bigfleet.v1alpha1.ReadmitShar
   shardId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -2054,7 +2054,7 @@ export declare type ResetShardEpochRequest = Message<"bigfleet.v1alpha1.ResetSha
   epoch: bigint;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -2102,7 +2102,7 @@ export declare type RemoveRaftPeerRequest = Message<"bigfleet.v1alpha1.RemoveRaf
   force: boolean;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -2143,7 +2143,7 @@ export declare type ReadmitRaftPeerRequest = Message<"bigfleet.v1alpha1.ReadmitR
   nodeId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -2184,7 +2184,7 @@ export declare type TransferLeadershipRequest = Message<"bigfleet.v1alpha1.Trans
   nodeId: string;
 
   /**
-   * Check everything, commit nothing.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 2;
    */
@@ -2355,7 +2355,7 @@ export declare type AuditRecord = Message<"bigfleet.v1alpha1.AuditRecord"> & {
 export declare const AuditRecordSchema: GenMessage<AuditRecord>;
 
 /**
- * What happens to a domain value nobody owns.
+ * What happens to a domain value that no shard owns.
  *
  * @generated from enum bigfleet.v1alpha1.UnownedPolicy
  */
@@ -2408,7 +2408,7 @@ export enum RebalanceMode {
   ON = 1,
 
   /**
-   * Decides and shows, moves nothing.
+   * Decides and shows what it would move, but moves nothing.
    *
    * @generated from enum value: REBALANCE_MODE_DRY_RUN = 2;
    */
@@ -2494,7 +2494,7 @@ export declare const CoordinatorAdmin: GenService<{
     output: typeof UnbindClusterResponseSchema;
   },
   /**
-   * Hands a domain over, release before acquire.
+   * Hands a domain over: the old owner releases it before the new one acquires it.
    *
    * @generated from rpc bigfleet.v1alpha1.CoordinatorAdmin.MoveDomain
    */
@@ -2514,7 +2514,7 @@ export declare const CoordinatorAdmin: GenService<{
     output: typeof ListDomainMovesResponseSchema;
   },
   /**
-   * Ends a handover although the old owner has not released.
+   * Ends a handover although the old owner has not released the domain.
    *
    * @generated from rpc bigfleet.v1alpha1.CoordinatorAdmin.FinishDomainMove
    */
@@ -2644,7 +2644,7 @@ export declare const CoordinatorAdmin: GenService<{
     output: typeof RetryInstructionResponseSchema;
   },
   /**
-   * Empties a shard, or stops doing so.
+   * Moves everything away from a shard, or stops that.
    *
    * @generated from rpc bigfleet.v1alpha1.CoordinatorAdmin.DrainShard
    */

@@ -98,7 +98,7 @@ export const ClusterBinding_SourceSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_coordinatoradmin, 10, 0);
 
 /**
- * Where a binding comes from.
+ * Origin of a binding.
  *
  * @generated from enum bigfleet.v1alpha1.ClusterBinding.Source
  */
@@ -336,7 +336,7 @@ export const Move_StateSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_coordinatoradmin, 42, 0);
 
 /**
- * Where it is.
+ * State.
  *
  * @generated from enum bigfleet.v1alpha1.Move.State
  */
@@ -525,7 +525,7 @@ export const UnownedPolicySchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_coordinatoradmin, 0);
 
 /**
- * What happens to a domain value nobody owns.
+ * What happens to a domain value that no shard owns.
  *
  * @generated from enum bigfleet.v1alpha1.UnownedPolicy
  */

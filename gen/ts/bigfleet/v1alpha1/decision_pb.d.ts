@@ -216,7 +216,7 @@ export declare type DecisionRecord = Message<"bigfleet.v1alpha1.DecisionRecord">
   shardId: string;
 
   /**
-   * Need served or harmed: row.
+   * Need served or interrupted: row.
    *
    * @generated from field: string row_id = 29;
    */
@@ -237,7 +237,7 @@ export declare type DecisionRecord = Message<"bigfleet.v1alpha1.DecisionRecord">
   preemptorFingerprint: string;
 
   /**
-   * Next best machine.
+   * The next cheapest machine that was considered.
    *
    * @generated from field: string alternative_machine_id = 32;
    */
@@ -299,35 +299,35 @@ export enum ActionKind {
   UNSPECIFIED = 0,
 
   /**
-   * Idle machine into a cluster.
+   * Configure an idle machine for a cluster.
    *
    * @generated from enum value: ACTION_KIND_BOOTSTRAP = 1;
    */
   BOOTSTRAP = 1,
 
   /**
-   * Speculative machine into a cluster.
+   * Create a machine from a speculative one and configure it for a cluster.
    *
    * @generated from enum value: ACTION_KIND_PROVISION = 2;
    */
   PROVISION = 2,
 
   /**
-   * Take a machine from a lower priority.
+   * Drain a machine of a need of lower priority for one of higher priority.
    *
    * @generated from enum value: ACTION_KIND_PREEMPT = 3;
    */
   PREEMPT = 3,
 
   /**
-   * Take back surplus.
+   * Drain a machine that its cluster no longer needs.
    *
    * @generated from enum value: ACTION_KIND_RECLAIM = 4;
    */
   RECLAIM = 4,
 
   /**
-   * Return an idle machine to a slot.
+   * Delete an idle machine.
    *
    * @generated from enum value: ACTION_KIND_DELETE = 5;
    */
@@ -402,7 +402,7 @@ export enum RecordType {
   ROLLUP_REJECTED = 7,
 
   /**
-   * Reclaim became possible for a cluster.
+   * The reclaim gate of a cluster opened: its surplus may be drained.
    *
    * @generated from enum value: RECORD_TYPE_GATE_OPENED = 8;
    */
@@ -416,14 +416,14 @@ export enum RecordType {
   MACHINE_REJECTED = 9,
 
   /**
-   * A machine took an edge nobody commanded.
+   * A machine changed its state without a command of this shard.
    *
    * @generated from enum value: RECORD_TYPE_UNEXPECTED_EDGE = 10;
    */
   UNEXPECTED_EDGE = 10,
 
   /**
-   * A provider says another cluster than we do.
+   * The provider and the shard disagree about the cluster of a machine.
    *
    * @generated from enum value: RECORD_TYPE_BINDING_CONFLICT = 11;
    */
@@ -465,7 +465,7 @@ export enum RecordType {
   BACKOFF_CHANGED = 16,
 
   /**
-   * Removals are held or released.
+   * Removals that a provider reported are held back or accepted.
    *
    * @generated from enum value: RECORD_TYPE_REMOVALS_HELD = 17;
    */
@@ -500,7 +500,7 @@ export enum RecordType {
   INSTRUCTION = 21,
 
   /**
-   * A person gave an order.
+   * An administrator gave an order.
    *
    * @generated from enum value: RECORD_TYPE_ADMIN = 22;
    */
@@ -521,7 +521,7 @@ export enum RecordType {
   PROCESS = 24,
 
   /**
-   * A provider announced that it takes a host back, or nothing came of that.
+   * A provider announced an interruption, or an announced interruption did not happen.
    *
    * @generated from enum value: RECORD_TYPE_INTERRUPTION = 25;
    */
@@ -581,7 +581,7 @@ export enum RollupDisposition {
 export declare const RollupDispositionSchema: GenEnum<RollupDisposition>;
 
 /**
- * Where the drain of one node is.
+ * Progress of the drain of one node.
  *
  * @generated from enum bigfleet.v1alpha1.DrainState
  */
@@ -601,7 +601,7 @@ export enum DrainState {
   RUNNING = 1,
 
   /**
-   * No pod is left that has to go.
+   * All Pods that have to leave are gone.
    *
    * @generated from enum value: DRAIN_STATE_DONE = 2;
    */
@@ -615,7 +615,7 @@ export enum DrainState {
   DEADLINE_EXCEEDED = 3,
 
   /**
-   * Taken back, or stopped by a person; see the reason.
+   * Cancelled by the shard or stopped by an administrator; see the reason.
    *
    * @generated from enum value: DRAIN_STATE_STOPPED = 4;
    */

@@ -69,7 +69,7 @@ export const DrainStateSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_decision, 3);
 
 /**
- * Where the drain of one node is.
+ * Progress of the drain of one node.
  *
  * @generated from enum bigfleet.v1alpha1.DrainState
  */

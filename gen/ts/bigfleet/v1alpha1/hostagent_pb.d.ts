@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/hostagent.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// What the provider of existing hosts and the agents on them say to each other.
+// Protocol between the provider of existing hosts and the agents on those hosts.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
 export declare const file_bigfleet_v1alpha1_hostagent: GenFile;
 
 /**
- * One look of an agent.
+ * One report of an agent.
  *
  * @generated from message bigfleet.v1alpha1.ReportHostRequest
  */
@@ -26,7 +26,7 @@ export declare type ReportHostRequest = Message<"bigfleet.v1alpha1.ReportHostReq
   host: string;
 
   /**
-   * Build of the agent.
+   * Build version of the agent.
    *
    * @generated from field: string agent_version = 2;
    */
@@ -40,35 +40,35 @@ export declare type ReportHostRequest = Message<"bigfleet.v1alpha1.ReportHostReq
   bootId: string;
 
   /**
-   * Where the host is.
+   * Phase of the host.
    *
    * @generated from field: bigfleet.v1alpha1.HostPhase phase = 4;
    */
   phase: HostPhase;
 
   /**
-   * The last task that was taken; empty: none yet.
+   * The last task that the agent accepted; empty: none yet.
    *
    * @generated from field: string operation_id = 5;
    */
   operationId: string;
 
   /**
-   * The machine that the host is, while it is not clean.
+   * Machine that the host serves as; empty while the host is clean.
    *
    * @generated from field: string machine_id = 6;
    */
   machineId: string;
 
   /**
-   * The cluster that it belongs to, while it is not clean.
+   * Cluster that the host belongs to; empty while the host is clean.
    *
    * @generated from field: string cluster_id = 7;
    */
   clusterId: string;
 
   /**
-   * The step of the task that runs or failed.
+   * Step of the task that is running or has failed.
    *
    * @generated from field: string step = 8;
    */
@@ -82,7 +82,7 @@ export declare type ReportHostRequest = Message<"bigfleet.v1alpha1.ReportHostReq
   problem: string;
 
   /**
-   * What a reset found left, one item each: a process, a mount, a file.
+   * What the last reset could not remove, one entry each: a process, a mount, a file.
    *
    * @generated from field: repeated string remains = 10;
    */
@@ -103,7 +103,7 @@ export declare type ReportHostRequest = Message<"bigfleet.v1alpha1.ReportHostReq
   runtimeRuns: boolean;
 
   /**
-   * How long the answer may be held back, milliseconds.
+   * How long the provider may wait for a task before it answers, in milliseconds.
    *
    * @generated from field: int64 wait_millis = 13;
    */
@@ -117,7 +117,7 @@ export declare type ReportHostRequest = Message<"bigfleet.v1alpha1.ReportHostReq
 export declare const ReportHostRequestSchema: GenMessage<ReportHostRequest>;
 
 /**
- * What to do; without a task nothing.
+ * The next task; without one the agent changes nothing.
  *
  * @generated from message bigfleet.v1alpha1.ReportHostResponse
  */
@@ -129,7 +129,7 @@ export declare type ReportHostResponse = Message<"bigfleet.v1alpha1.ReportHostRe
    */
   task: {
     /**
-     * Become a node.
+     * Join a cluster.
      *
      * @generated from field: bigfleet.v1alpha1.ConfigureHost configure = 1;
      */
@@ -137,7 +137,7 @@ export declare type ReportHostResponse = Message<"bigfleet.v1alpha1.ReportHostRe
     case: "configure";
   } | {
     /**
-     * Remove everything of a cluster.
+     * Remove everything that a cluster left on the host.
      *
      * @generated from field: bigfleet.v1alpha1.ResetHost reset = 2;
      */
@@ -153,34 +153,34 @@ export declare type ReportHostResponse = Message<"bigfleet.v1alpha1.ReportHostRe
 export declare const ReportHostResponseSchema: GenMessage<ReportHostResponse>;
 
 /**
- * Makes a clean host a node of one cluster. The same operation twice has its effect once.
+ * Makes a clean host a node of one cluster. The task is idempotent: a repeated operation_id changes nothing.
  *
  * @generated from message bigfleet.v1alpha1.ConfigureHost
  */
 export declare type ConfigureHost = Message<"bigfleet.v1alpha1.ConfigureHost"> & {
   /**
-   * Names the task.
+   * Id of the task.
    *
    * @generated from field: string operation_id = 1;
    */
   operationId: string;
 
   /**
-   * The machine that the host becomes.
+   * Machine that the host serves as.
    *
    * @generated from field: string machine_id = 2;
    */
   machineId: string;
 
   /**
-   * The cluster that it joins.
+   * Cluster that the host joins.
    *
    * @generated from field: string cluster_id = 3;
    */
   clusterId: string;
 
   /**
-   * What the cluster's operator rendered, at most 1 MiB: a secret.
+   * Boot data that the cluster's operator rendered, at most 1 MiB. It is a secret.
    *
    * @generated from field: bytes boot_data = 4;
    */
@@ -194,13 +194,13 @@ export declare type ConfigureHost = Message<"bigfleet.v1alpha1.ConfigureHost"> &
 export declare const ConfigureHostSchema: GenMessage<ConfigureHost>;
 
 /**
- * Removes everything that a cluster put on the host, and proves it by looking.
+ * Removes everything that a cluster put on the host, and verifies that nothing is left.
  *
  * @generated from message bigfleet.v1alpha1.ResetHost
  */
 export declare type ResetHost = Message<"bigfleet.v1alpha1.ResetHost"> & {
   /**
-   * Names the task.
+   * Id of the task.
    *
    * @generated from field: string operation_id = 1;
    */
@@ -221,27 +221,27 @@ export declare type ResetHost = Message<"bigfleet.v1alpha1.ResetHost"> & {
 export declare const ResetHostSchema: GenMessage<ResetHost>;
 
 /**
- * Where a host is in the life of one binding.
+ * Phase of a host.
  *
  * @generated from enum bigfleet.v1alpha1.HostPhase
  */
 export enum HostPhase {
   /**
-   * Not said.
+   * Not stated.
    *
    * @generated from enum value: HOST_PHASE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Nothing of any cluster is on the host: the agent looked.
+   * Nothing of any cluster is left on the host; the agent has verified it.
    *
    * @generated from enum value: HOST_PHASE_CLEAN = 1;
    */
   CLEAN = 1,
 
   /**
-   * It is being made a node.
+   * The host is joining a cluster.
    *
    * @generated from enum value: HOST_PHASE_CONFIGURING = 2;
    */
@@ -255,14 +255,14 @@ export enum HostPhase {
   CONFIGURED = 3,
 
   /**
-   * What the cluster left is being removed.
+   * Everything of the last cluster is being removed.
    *
    * @generated from enum value: HOST_PHASE_RESETTING = 4;
    */
   RESETTING = 4,
 
   /**
-   * A task failed; nothing happens before a reset succeeds.
+   * A task failed; the host takes no other task until a reset succeeds.
    *
    * @generated from enum value: HOST_PHASE_QUARANTINED = 5;
    */
@@ -275,13 +275,13 @@ export enum HostPhase {
 export declare const HostPhaseSchema: GenEnum<HostPhase>;
 
 /**
- * Served by the provider on an address of its own. The agents of its hosts dial it; nothing listens on a host (B).
+ * Served by the provider on an address of its own. The agents on its hosts dial it, so a host does not have to accept connections (B).
  *
  * @generated from service bigfleet.v1alpha1.HostAgent
  */
 export declare const HostAgent: GenService<{
   /**
-   * Tells what is on the host and takes what to do next. The answer comes when there is something to do, or after the wait.
+   * Reports the state of the host and returns the next task. The provider answers as soon as there is a task, or after wait_millis.
    *
    * @generated from rpc bigfleet.v1alpha1.HostAgent.ReportHost
    */

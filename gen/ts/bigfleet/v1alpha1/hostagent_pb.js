@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/hostagent.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// What the provider of existing hosts and the agents on them say to each other.
+// Protocol between the provider of existing hosts and the agents on those hosts.
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
@@ -48,7 +48,7 @@ export const HostPhaseSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_hostagent, 0);
 
 /**
- * Where a host is in the life of one binding.
+ * Phase of a host.
  *
  * @generated from enum bigfleet.v1alpha1.HostPhase
  */
@@ -56,7 +56,7 @@ export const HostPhase = /*@__PURE__*/
   tsEnum(HostPhaseSchema);
 
 /**
- * Served by the provider on an address of its own. The agents of its hosts dial it; nothing listens on a host (B).
+ * Served by the provider on an address of its own. The agents on its hosts dial it, so a host does not have to accept connections (B).
  *
  * @generated from service bigfleet.v1alpha1.HostAgent
  */

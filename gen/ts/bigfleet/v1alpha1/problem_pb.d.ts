@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
 export declare const file_bigfleet_v1alpha1_problem: GenFile;
 
 /**
- * What went wrong, for people and for scripts.
+ * What went wrong, as a token for programs and as text for people.
  *
  * @generated from message bigfleet.v1alpha1.Problem
  */
@@ -54,13 +54,13 @@ export declare type Problem = Message<"bigfleet.v1alpha1.Problem"> & {
 export declare const ProblemSchema: GenMessage<Problem>;
 
 /**
- * When to try again.
+ * When to retry.
  *
  * @generated from message bigfleet.v1alpha1.RetryHint
  */
 export declare type RetryHint = Message<"bigfleet.v1alpha1.RetryHint"> & {
   /**
-   * Not earlier than this, milliseconds.
+   * Earliest retry, in milliseconds from now.
    *
    * @generated from field: int64 after_millis = 1;
    */

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
 export declare const file_bigfleet_v1alpha1_provider: GenFile;
 
 /**
- * Names the real host behind a machine.
+ * Identifies the host of a machine.
  *
  * @generated from message bigfleet.v1alpha1.HostRef
  */
@@ -83,14 +83,14 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   state: MachineState;
 
   /**
-   * The real host; absent (or both strings empty) until there is one.
+   * The host; absent (or both strings empty) until there is one.
    *
    * @generated from field: bigfleet.v1alpha1.HostRef host = 3;
    */
   host?: HostRef | undefined;
 
   /**
-   * Answers `node.kubernetes.io/instance-type`.
+   * Value of the label `node.kubernetes.io/instance-type`.
    * Owner: never empty.
    *
    * @generated from field: string instance_type = 4;
@@ -98,7 +98,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   instanceType: string;
 
   /**
-   * Answers `topology.kubernetes.io/zone`.
+   * Value of the label `topology.kubernetes.io/zone`.
    * Owner: set wherever host is set and for every multi-zone provider.
    *
    * @generated from field: string zone = 5;
@@ -106,7 +106,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   zone: string;
 
   /**
-   * Holding-cost class.
+   * How the capacity is paid for.
    * Owner: never 0.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 6;
@@ -121,7 +121,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   pricePerHour: number;
 
   /**
-   * Chance of interruption per hour. Only the provider declares it.
+   * Probability of an interruption per hour, as the provider declares it.
    * Owner: above 0 for SPOT.
    *
    * @generated from field: double interruption_probability = 8;
@@ -129,7 +129,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   interruptionProbability: number;
 
   /**
-   * Per-replica shape the machine is bound for.
+   * Resources of the machine.
    * Owner: non-empty map when present.
    *
    * @generated from field: bigfleet.v1alpha1.Resources resources = 9;
@@ -153,7 +153,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   lastError: string;
 
   /**
-   * What the hardware really offers; absent means equal to resources.
+   * Resources that the node will have for Pods (status.allocatable); absent means equal to resources.
    * Owner: non-empty map when present.
    *
    * @generated from field: bigfleet.v1alpha1.Resources allocatable = 13;
@@ -191,7 +191,7 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
   taints: Taint[];
 
   /**
-   * Usual duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
+   * Typical duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
    *
    * @generated from field: int32 drain_estimate_seconds = 1002;
    */
@@ -245,14 +245,15 @@ export declare type MachineList = Message<"bigfleet.v1alpha1.MachineList"> & {
   revision: Uint8Array;
 
   /**
-   * This answer, or the paged scan it belongs to, shows every machine.
+   * This answer lists every machine; of a scan in pages: all its pages together.
    *
    * @generated from field: bool complete = 1000;
    */
   complete: boolean;
 
   /**
-   * The cap cut this answer; feed revision back. With it even an empty page is not the end (B).
+   * max_results cut this answer; the next List continues with since_revision set to revision. Even an empty page with more set is not the last one
+   * (B).
    *
    * @generated from field: bool more = 1001;
    */
@@ -309,13 +310,13 @@ export declare type ListFilter = Message<"bigfleet.v1alpha1.ListFilter"> & {
 export declare const ListFilterSchema: GenMessage<ListFilter>;
 
 /**
- * Asks for a host behind a speculative machine.
+ * Requests a host for a SPECULATIVE machine.
  *
  * @generated from message bigfleet.v1alpha1.CreateRequest
  */
 export declare type CreateRequest = Message<"bigfleet.v1alpha1.CreateRequest"> & {
   /**
-   * Speculative machine to realise.
+   * SPECULATIVE machine to create a host for.
    *
    * @generated from field: string machine_id = 1;
    */
@@ -350,13 +351,13 @@ export declare type CreateRequest = Message<"bigfleet.v1alpha1.CreateRequest"> &
 export declare const CreateRequestSchema: GenMessage<CreateRequest>;
 
 /**
- * Binds an idle machine to a cluster.
+ * Binds an IDLE machine to a cluster.
  *
  * @generated from message bigfleet.v1alpha1.ConfigureRequest
  */
 export declare type ConfigureRequest = Message<"bigfleet.v1alpha1.ConfigureRequest"> & {
   /**
-   * Idle machine to bind.
+   * IDLE machine to bind.
    *
    * @generated from field: string machine_id = 1;
    */
@@ -370,7 +371,7 @@ export declare type ConfigureRequest = Message<"bigfleet.v1alpha1.ConfigureReque
   clusterId: string;
 
   /**
-   * Opaque boot data.
+   * Boot data of the machine; opaque to the provider.
    * Owner: too large is INVALID_ARGUMENT, never a partial apply.
    *
    * @generated from field: bytes bootstrap_blob = 3;
@@ -414,20 +415,20 @@ export declare type ConfigureRequest = Message<"bigfleet.v1alpha1.ConfigureReque
 export declare const ConfigureRequestSchema: GenMessage<ConfigureRequest>;
 
 /**
- * Releases a configured machine.
+ * Releases a CONFIGURED machine from its cluster.
  *
  * @generated from message bigfleet.v1alpha1.DrainRequest
  */
 export declare type DrainRequest = Message<"bigfleet.v1alpha1.DrainRequest"> & {
   /**
-   * Configured machine to release.
+   * CONFIGURED machine to release.
    *
    * @generated from field: string machine_id = 1;
    */
   machineId: string;
 
   /**
-   * Budget for graceful shutdown; 0 is legal.
+   * Time for a graceful shutdown; 0 is legal.
    * Owner: not negative (our providers answer INVALID_ARGUMENT, others may read it as 0).
    *
    * @generated from field: int64 grace_period_seconds = 2;
@@ -463,13 +464,13 @@ export declare type DrainRequest = Message<"bigfleet.v1alpha1.DrainRequest"> & {
 export declare const DrainRequestSchema: GenMessage<DrainRequest>;
 
 /**
- * Returns an idle machine to a quota slot. Decodes an old MachineRef.
+ * Destroys the host of an IDLE machine, which becomes a quota slot again. An encoded MachineRef decodes as this message.
  *
  * @generated from message bigfleet.v1alpha1.DeleteRequest
  */
 export declare type DeleteRequest = Message<"bigfleet.v1alpha1.DeleteRequest"> & {
   /**
-   * Idle machine to destroy.
+   * IDLE machine whose host is destroyed.
    *
    * @generated from field: string machine_id = 1;
    */
@@ -518,7 +519,7 @@ export declare type TransitionAck = Message<"bigfleet.v1alpha1.TransitionAck"> &
   operationId: string;
 
   /**
-   * Snapshot at acceptance, normally transitional. Screened like any record.
+   * The machine at acceptance, normally in a transitional state. Validated like any record.
    * Owner: never absent.
    *
    * @generated from field: bigfleet.v1alpha1.Machine machine = 2;
@@ -569,20 +570,20 @@ export declare type Taint = Message<"bigfleet.v1alpha1.Taint"> & {
 export declare const TaintSchema: GenMessage<Taint>;
 
 /**
- * Error detail on FAILED_PRECONDITION from CapacityProvider: which mark refused the token (B).
+ * Error detail on FAILED_PRECONDITION from CapacityProvider: the fence mark that refused the call (B).
  *
  * @generated from message bigfleet.v1alpha1.FenceDetail
  */
 export declare type FenceDetail = Message<"bigfleet.v1alpha1.FenceDetail"> & {
   /**
-   * Shard of the token.
+   * Shard that called.
    *
    * @generated from field: string shard_id = 1;
    */
   shardId: string;
 
   /**
-   * Machine whose mark refused it.
+   * Machine whose mark refused the call.
    *
    * @generated from field: string machine_id = 2;
    */
@@ -624,7 +625,7 @@ export declare type FenceDetail = Message<"bigfleet.v1alpha1.FenceDetail"> & {
 export declare const FenceDetailSchema: GenMessage<FenceDetail>;
 
 /**
- * Error detail on ABORTED and ALREADY_EXISTS from CapacityProvider: what stands in the way.
+ * Error detail on ABORTED and ALREADY_EXISTS from CapacityProvider: why the machine's state does not allow the call.
  *
  * @generated from message bigfleet.v1alpha1.StateDetail
  */
@@ -740,41 +741,41 @@ export enum MachineState {
 export declare const MachineStateSchema: GenEnum<MachineState>;
 
 /**
- * Holding-cost class; sets how long an unclaimed idle machine is kept.
+ * How the capacity is paid for. It decides how long an unclaimed idle machine is kept.
  *
  * @generated from enum bigfleet.v1alpha1.CapacityType
  */
 export enum CapacityType {
   /**
-   * Unknown; held for ever.
+   * Not stated; kept indefinitely.
    *
    * @generated from enum value: CAPACITY_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Held for ever; Delete is never issued.
+   * Kept indefinitely; BigFleet never sends Delete.
    *
    * @generated from enum value: CAPACITY_TYPE_BARE_METAL = 1;
    */
   BARE_METAL = 1,
 
   /**
-   * Held for ever; Delete is never issued.
+   * Kept indefinitely; BigFleet never sends Delete.
    *
    * @generated from enum value: CAPACITY_TYPE_RESERVED = 2;
    */
   RESERVED = 2,
 
   /**
-   * Held for minutes.
+   * Kept for minutes (10 by default).
    *
    * @generated from enum value: CAPACITY_TYPE_ON_DEMAND = 3;
    */
   ON_DEMAND = 3,
 
   /**
-   * Held for about a minute.
+   * Kept for about a minute.
    *
    * @generated from enum value: CAPACITY_TYPE_SPOT = 4;
    */
@@ -787,7 +788,7 @@ export enum CapacityType {
 export declare const CapacityTypeSchema: GenEnum<CapacityType>;
 
 /**
- * Class of a failure, so that nobody parses last_error.
+ * Class of a failure, so that no program has to parse last_error.
  *
  * @generated from enum bigfleet.v1alpha1.MachineFailure
  */
@@ -814,14 +815,14 @@ export enum MachineFailure {
   QUOTA = 2,
 
   /**
-   * Credentials or permissions.
+   * Credentials or permissions are missing or invalid.
    *
    * @generated from enum value: MACHINE_FAILURE_CREDENTIALS = 3;
    */
   CREDENTIALS = 3,
 
   /**
-   * The boot data did not work.
+   * The machine could not boot with its boot data.
    *
    * @generated from enum value: MACHINE_FAILURE_BOOTSTRAP = 4;
    */
@@ -835,14 +836,14 @@ export enum MachineFailure {
   NOT_READY = 5,
 
   /**
-   * The limit of the transition passed.
+   * The transition exceeded its timeout.
    *
    * @generated from enum value: MACHINE_FAILURE_TIMEOUT = 6;
    */
   TIMEOUT = 6,
 
   /**
-   * Cut off by a restart of the provider.
+   * A restart of the provider interrupted the transition.
    *
    * @generated from enum value: MACHINE_FAILURE_INTERRUPTED = 7;
    */
@@ -856,7 +857,7 @@ export enum MachineFailure {
   HOST_LOST = 8,
 
   /**
-   * Anything else behind the provider.
+   * Any other failure of the infrastructure behind the provider.
    *
    * @generated from enum value: MACHINE_FAILURE_SUBSTRATE = 9;
    */
@@ -869,7 +870,7 @@ export enum MachineFailure {
 export declare const MachineFailureSchema: GenEnum<MachineFailure>;
 
 /**
- * The only actuator. Implemented by every provider, in tree and out of tree.
+ * Creates, configures, drains and deletes machines. Every provider implements it.
  *
  * @generated from service bigfleet.v1alpha1.CapacityProvider
  */

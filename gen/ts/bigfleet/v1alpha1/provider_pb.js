@@ -132,7 +132,7 @@ export const CapacityTypeSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_provider, 1);
 
 /**
- * Holding-cost class; sets how long an unclaimed idle machine is kept.
+ * How the capacity is paid for. It decides how long an unclaimed idle machine is kept.
  *
  * @generated from enum bigfleet.v1alpha1.CapacityType
  */
@@ -146,7 +146,7 @@ export const MachineFailureSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_provider, 2);
 
 /**
- * Class of a failure, so that nobody parses last_error.
+ * Class of a failure, so that no program has to parse last_error.
  *
  * @generated from enum bigfleet.v1alpha1.MachineFailure
  */
@@ -154,7 +154,7 @@ export const MachineFailure = /*@__PURE__*/
   tsEnum(MachineFailureSchema);
 
 /**
- * The only actuator. Implemented by every provider, in tree and out of tree.
+ * Creates, configures, drains and deletes machines. Every provider implements it.
  *
  * @generated from service bigfleet.v1alpha1.CapacityProvider
  */

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/provideradmin.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// What a provider can do, and orders from people to it.
+// What a provider can do, and its administration.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -104,21 +104,21 @@ export declare type GetProviderResponse = Message<"bigfleet.v1alpha1.GetProvider
   maxMetadataBytes: bigint;
 
   /**
-   * Most mutations it wants in flight.
+   * Mutations that the provider executes at the same time; more wait in its queue.
    *
    * @generated from field: int32 max_concurrent_mutations = 11;
    */
   maxConcurrentMutations: number;
 
   /**
-   * Limit and usual duration per RPC.
+   * Timeout and typical duration of each mutation.
    *
    * @generated from field: repeated bigfleet.v1alpha1.TransitionTiming timings = 12;
    */
   timings: TransitionTiming[];
 
   /**
-   * Machines known.
+   * Machines that the provider lists.
    *
    * @generated from field: int32 machines = 13;
    */
@@ -152,14 +152,14 @@ export declare type TransitionTiming = Message<"bigfleet.v1alpha1.TransitionTimi
   rpc: string;
 
   /**
-   * The provider fails the transition after this, seconds. For Drain: beyond the grace.
+   * Seconds after which the provider fails the transition. For Drain they follow the grace period.
    *
    * @generated from field: int64 timeout_seconds = 2;
    */
   timeoutSeconds: bigint;
 
   /**
-   * Usual duration in seconds, measured; 0: unknown.
+   * Measured typical duration in seconds; 0: unknown.
    *
    * @generated from field: double typical_seconds = 3;
    */
@@ -193,7 +193,7 @@ export declare type ExplainMachineRequest = Message<"bigfleet.v1alpha1.ExplainMa
 export declare const ExplainMachineRequestSchema: GenMessage<ExplainMachineRequest>;
 
 /**
- * Everything known about one machine.
+ * Everything that the provider knows about one machine.
  *
  * @generated from message bigfleet.v1alpha1.ExplainMachineResponse
  */
@@ -288,7 +288,7 @@ export declare type TransitionRecord = Message<"bigfleet.v1alpha1.TransitionReco
   operationId: string;
 
   /**
-   * State it ended in; in flight while running.
+   * State in which it ended; a transitional state while it runs.
    *
    * @generated from field: bigfleet.v1alpha1.MachineState result = 3;
    */
@@ -323,7 +323,7 @@ export declare type TransitionRecord = Message<"bigfleet.v1alpha1.TransitionReco
 export declare const TransitionRecordSchema: GenMessage<TransitionRecord>;
 
 /**
- * Ends a FAILED record.
+ * Removes a FAILED machine.
  *
  * @generated from message bigfleet.v1alpha1.RetireMachineRequest
  */
@@ -336,7 +336,7 @@ export declare type RetireMachineRequest = Message<"bigfleet.v1alpha1.RetireMach
   id: string;
 
   /**
-   * Needed when the machine is still bound.
+   * Required if the machine is still bound to a cluster.
    *
    * @generated from field: bool force = 2;
    */
@@ -350,7 +350,7 @@ export declare type RetireMachineRequest = Message<"bigfleet.v1alpha1.RetireMach
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 4;
    */
@@ -364,13 +364,13 @@ export declare type RetireMachineRequest = Message<"bigfleet.v1alpha1.RetireMach
 export declare const RetireMachineRequestSchema: GenMessage<RetireMachineRequest>;
 
 /**
- * What became of the slot.
+ * The slot that replaces the machine.
  *
  * @generated from message bigfleet.v1alpha1.RetireMachineResponse
  */
 export declare type RetireMachineResponse = Message<"bigfleet.v1alpha1.RetireMachineResponse"> & {
   /**
-   * Id of the slot that replaces it; empty when there is none.
+   * Id of the slot that replaces the machine; empty if there is none.
    *
    * @generated from field: string replacement_id = 1;
    */
@@ -384,13 +384,13 @@ export declare type RetireMachineResponse = Message<"bigfleet.v1alpha1.RetireMac
 export declare const RetireMachineResponseSchema: GenMessage<RetireMachineResponse>;
 
 /**
- * Lets the held loss happen.
+ * Accepts a loss of hosts.
  *
  * @generated from message bigfleet.v1alpha1.AcknowledgeLossRequest
  */
 export declare type AcknowledgeLossRequest = Message<"bigfleet.v1alpha1.AcknowledgeLossRequest"> & {
   /**
-   * Number of hosts held, as shown; another number is ABORTED.
+   * Number of hosts that the guard holds back. Any other number is refused with ABORTED.
    *
    * @generated from field: int32 hosts = 1;
    */
@@ -404,7 +404,7 @@ export declare type AcknowledgeLossRequest = Message<"bigfleet.v1alpha1.Acknowle
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -418,7 +418,7 @@ export declare type AcknowledgeLossRequest = Message<"bigfleet.v1alpha1.Acknowle
 export declare const AcknowledgeLossRequestSchema: GenMessage<AcknowledgeLossRequest>;
 
 /**
- * What was lost.
+ * The machines whose hosts are lost.
  *
  * @generated from message bigfleet.v1alpha1.AcknowledgeLossResponse
  */
@@ -458,7 +458,7 @@ export declare type SetMutationsRequest = Message<"bigfleet.v1alpha1.SetMutation
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -595,7 +595,7 @@ export declare const ProviderAdmin: GenService<{
     output: typeof GetProviderResponseSchema;
   },
   /**
-   * Tells everything known about one machine.
+   * Returns everything that the provider knows about one machine.
    *
    * @generated from rpc bigfleet.v1alpha1.ProviderAdmin.ExplainMachine
    */
@@ -605,7 +605,7 @@ export declare const ProviderAdmin: GenService<{
     output: typeof ExplainMachineResponseSchema;
   },
   /**
-   * Ends a FAILED record now.
+   * Removes a FAILED machine now; a new slot replaces it where there is one.
    *
    * @generated from rpc bigfleet.v1alpha1.ProviderAdmin.RetireMachine
    */
@@ -615,7 +615,7 @@ export declare const ProviderAdmin: GenService<{
     output: typeof RetireMachineResponseSchema;
   },
   /**
-   * Lets the held loss of hosts happen.
+   * Accepts the loss of the hosts that the loss guard holds back.
    *
    * @generated from rpc bigfleet.v1alpha1.ProviderAdmin.AcknowledgeLoss
    */

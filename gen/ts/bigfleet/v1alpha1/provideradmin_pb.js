@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/provideradmin.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// What a provider can do, and orders from people to it.
+// What a provider can do, and its administration.
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_bigfleet_v1alpha1_provider } from "./provider_pb.js";

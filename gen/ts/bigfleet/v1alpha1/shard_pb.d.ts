@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/shard.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The one stream between a cluster and its shard.
+// The stream between a cluster and its shard.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -69,7 +69,7 @@ export declare type OperatorMessage = Message<"bigfleet.v1alpha1.OperatorMessage
     case: "nodeReport";
   } | {
     /**
-     * How a drain is going (B).
+     * Progress of a drain (B).
      *
      * @generated from field: bigfleet.v1alpha1.DrainReport drain_report = 1001;
      */
@@ -137,7 +137,7 @@ export declare type ShardMessage = Message<"bigfleet.v1alpha1.ShardMessage"> & {
     case: "nodeStateUpdate";
   } | {
     /**
-     * Hint of what could be had.
+     * Hint about capacity that is likely to be available.
      *
      * @generated from field: bigfleet.v1alpha1.AvailableCapacityUpdate available_capacity = 5;
      */
@@ -224,7 +224,7 @@ export declare const HelloSchema: GenMessage<Hello>;
  */
 export declare type Acknowledgement = Message<"bigfleet.v1alpha1.Acknowledgement"> & {
   /**
-   * What is answered (WIRE-6.10).
+   * Identifies the frame that is answered (WIRE-6.10).
    *
    * @generated from field: string echo = 1;
    */
@@ -245,7 +245,7 @@ export declare type Acknowledgement = Message<"bigfleet.v1alpha1.Acknowledgement
   shardEpoch: bigint;
 
   /**
-   * What became of a roll-up. Absent: see echo.
+   * Result of a roll-up. Absent: see echo.
    *
    * @generated from field: bigfleet.v1alpha1.RollupResult rollup = 1000;
    */
@@ -295,13 +295,13 @@ export declare type Acknowledgement = Message<"bigfleet.v1alpha1.Acknowledgement
 export declare const AcknowledgementSchema: GenMessage<Acknowledgement>;
 
 /**
- * What became of one roll-up.
+ * Result of one roll-up.
  *
  * @generated from message bigfleet.v1alpha1.RollupResult
  */
 export declare type RollupResult = Message<"bigfleet.v1alpha1.RollupResult"> & {
   /**
-   * What became of it.
+   * Result.
    *
    * @generated from field: bigfleet.v1alpha1.RollupDisposition disposition = 1;
    */
@@ -447,7 +447,7 @@ export declare type BootstrapMachine = Message<"bigfleet.v1alpha1.BootstrapMachi
   zone: string;
 
   /**
-   * Holding-cost class.
+   * How the capacity is paid for.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 5;
    */
@@ -518,7 +518,7 @@ export declare type BootstrapBlobResponse = Message<"bigfleet.v1alpha1.Bootstrap
   ttlSeconds: bigint;
 
   /**
-   * Not empty: cannot be rendered. Becomes the reason of a shortfall.
+   * If not empty, why the boot data cannot be rendered. It becomes the reason of a shortfall.
    *
    * @generated from field: string error = 4;
    */
@@ -532,7 +532,7 @@ export declare type BootstrapBlobResponse = Message<"bigfleet.v1alpha1.Bootstrap
   errorClass: BootstrapBlobResponse_ErrorClass;
 
   /**
-   * The error may pass.
+   * A retry may succeed.
    *
    * @generated from field: bool retryable = 1001;
    */
@@ -580,7 +580,7 @@ export enum BootstrapBlobResponse_ErrorClass {
   TOKEN = 3,
 
   /**
-   * Too many renders at once.
+   * Too many requests are being rendered.
    *
    * @generated from enum value: ERROR_CLASS_OVERLOADED = 4;
    */
@@ -615,7 +615,7 @@ export declare type ReclaimInstruction = Message<"bigfleet.v1alpha1.ReclaimInstr
   nodes: string[];
 
   /**
-   * Drain budget: 10, 30, 120 or 600, or what is left of it.
+   * Grace period of the drain: 10, 30, 120 or 600 s, or the rest of it when the instruction is sent again.
    * Owner: not negative. Receivers read 0 and less as 30.
    *
    * @generated from field: int64 grace_period_seconds = 3;
@@ -637,7 +637,7 @@ export declare type ReclaimInstruction = Message<"bigfleet.v1alpha1.ReclaimInstr
   machineIds: string[];
 
   /**
-   * Why the node goes.
+   * Why the node is drained.
    *
    * @generated from field: bigfleet.v1alpha1.ReclaimInstruction.Cause cause = 1001;
    */
@@ -651,7 +651,7 @@ export declare type ReclaimInstruction = Message<"bigfleet.v1alpha1.ReclaimInstr
 export declare const ReclaimInstructionSchema: GenMessage<ReclaimInstruction>;
 
 /**
- * Why the node goes. For events only.
+ * Why the node is drained. For events only.
  *
  * @generated from enum bigfleet.v1alpha1.ReclaimInstruction.Cause
  */
@@ -671,14 +671,14 @@ export enum ReclaimInstruction_Cause {
   VOLUNTARY = 1,
 
   /**
-   * A higher priority takes the machine.
+   * A need of higher priority takes the machine.
    *
    * @generated from enum value: CAUSE_PREEMPT = 2;
    */
   PREEMPT = 2,
 
   /**
-   * A person asked.
+   * An administrator asked for it.
    *
    * @generated from enum value: CAUSE_ADMIN = 3;
    */
@@ -704,7 +704,7 @@ export declare type ReclaimCancel = Message<"bigfleet.v1alpha1.ReclaimCancel"> &
   instructionId: string;
 
   /**
-   * Machines meant; empty: all of the instruction.
+   * Machines to keep; empty: all of the instruction.
    *
    * @generated from field: repeated string machine_ids = 2;
    */
@@ -814,7 +814,7 @@ export enum NodeFailure_Reason {
   NOT_FOUND = 1,
 
   /**
-   * More than one node could be meant; none was touched.
+   * More than one Node matches; none was changed.
    *
    * @generated from enum value: REASON_AMBIGUOUS = 2;
    */
@@ -828,7 +828,7 @@ export enum NodeFailure_Reason {
   API_ERROR = 3,
 
   /**
-   * Not cordoned yet; the operator goes on trying.
+   * Not cordoned yet; the operator keeps trying.
    *
    * @generated from enum value: REASON_STILL_TRYING = 4;
    */
@@ -960,14 +960,14 @@ export declare type NodeStateUpdate = Message<"bigfleet.v1alpha1.NodeStateUpdate
   keepReason: KeepReason;
 
   /**
-   * How the machine is bought.
+   * How the capacity is paid for.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 1006;
    */
   capacityType: CapacityType;
 
   /**
-   * Dollars per hour. 0 is unknown, or capacity that nobody bills.
+   * US dollars per hour. 0: unknown, or capacity that is not billed.
    *
    * @generated from field: double price_per_hour = 1007;
    */
@@ -981,7 +981,7 @@ export declare type NodeStateUpdate = Message<"bigfleet.v1alpha1.NodeStateUpdate
 export declare const NodeStateUpdateSchema: GenMessage<NodeStateUpdate>;
 
 /**
- * Hint of what could be had for one demanded shape. Coalescing. Never a reservation.
+ * Hint about the capacity available for one requested shape. Coalescing. Never a reservation.
  *
  * @generated from message bigfleet.v1alpha1.AvailableCapacityUpdate
  */
@@ -1008,7 +1008,7 @@ export declare type AvailableCapacityUpdate = Message<"bigfleet.v1alpha1.Availab
   resources?: Resources | undefined;
 
   /**
-   * Machines likely to be had soon.
+   * Machines that are likely to be available soon.
    * Owner: not negative.
    *
    * @generated from field: int32 available_count = 4;
@@ -1016,7 +1016,7 @@ export declare type AvailableCapacityUpdate = Message<"bigfleet.v1alpha1.Availab
   availableCount: number;
 
   /**
-   * How likely.
+   * How likely the capacity is to be available.
    *
    * @generated from field: bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence confidence = 5;
    */
@@ -1045,7 +1045,7 @@ export declare type AvailableCapacityUpdate = Message<"bigfleet.v1alpha1.Availab
 export declare const AvailableCapacityUpdateSchema: GenMessage<AvailableCapacityUpdate>;
 
 /**
- * How likely.
+ * How likely the capacity is to be available.
  *
  * @generated from enum bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence
  */
@@ -1058,28 +1058,28 @@ export enum AvailableCapacityUpdate_Confidence {
   UNSPECIFIED = 0,
 
   /**
-   * Nothing to be had.
+   * No matching machine is available.
    *
    * @generated from enum value: CONFIDENCE_NONE = 1;
    */
   NONE = 1,
 
   /**
-   * Only withheld machines, or out of stock.
+   * Matching machines are withheld or out of stock.
    *
    * @generated from enum value: CONFIDENCE_LOW = 2;
    */
   LOW = 2,
 
   /**
-   * Speculative only.
+   * Only speculative machines match.
    *
    * @generated from enum value: CONFIDENCE_MEDIUM = 3;
    */
   MEDIUM = 3,
 
   /**
-   * Idle machines exist.
+   * Idle machines match.
    *
    * @generated from enum value: CONFIDENCE_HIGH = 4;
    */
@@ -1140,7 +1140,7 @@ export declare type NodeReport = Message<"bigfleet.v1alpha1.NodeReport"> & {
   kubeletVersion: string;
 
   /**
-   * Reason of the condition, or why the node cannot be told (AMBIGUOUS).
+   * Reason of the condition, or why the Node cannot be identified (AMBIGUOUS).
    *
    * @generated from field: string reason = 7;
    */
@@ -1154,7 +1154,7 @@ export declare type NodeReport = Message<"bigfleet.v1alpha1.NodeReport"> & {
   lastOfFullSet: boolean;
 
   /**
-   * What the node holds and offers (feature `node-contents`). Absent: not stated.
+   * Pods on the node, and its labels and allocatable (feature `node-contents`). Absent: not stated.
    *
    * @generated from field: bigfleet.v1alpha1.NodeContents contents = 9;
    */
@@ -1168,7 +1168,7 @@ export declare type NodeReport = Message<"bigfleet.v1alpha1.NodeReport"> & {
 export declare const NodeReportSchema: GenMessage<NodeReport>;
 
 /**
- * What one joined node holds, and what it offers by its own word (feature `node-contents`).
+ * Pods on one joined node, and the labels and allocatable that the Node reports (feature `node-contents`).
  *
  * @generated from message bigfleet.v1alpha1.NodeContents
  */
@@ -1182,7 +1182,7 @@ export declare type NodeContents = Message<"bigfleet.v1alpha1.NodeContents"> & {
   pods: number;
 
   /**
-   * Those of them that must not be disturbed now: annotated do-not-disrupt, or held by a budget that allows no disruption.
+   * How many of these Pods must not be disrupted now: annotated do-not-disrupt, or covered by a disruption budget that allows none.
    * Soft: negative (read as 0); above pods (read as pods).
    *
    * @generated from field: int32 pods_protected = 2;
@@ -1190,14 +1190,14 @@ export declare type NodeContents = Message<"bigfleet.v1alpha1.NodeContents"> & {
   podsProtected: number;
 
   /**
-   * Since when no such Pod is there, cluster clock; 0: some are.
+   * Since when the node has had no Pod that a drain must evict, cluster clock; 0: it has some.
    *
    * @generated from field: int64 empty_since_unix_nanos = 3;
    */
   emptySinceUnixNanos: bigint;
 
   /**
-   * Cost of evicting those Pods in cents: the sum of their interruption penalties, and one cent for each Pod.
+   * Cost of evicting all Pods that a drain must evict, in cents: the sum of their interruption penalties, and one cent for each Pod.
    * Soft: negative (read as 0).
    *
    * @generated from field: int64 disruption_cost_cents = 4;
@@ -1228,7 +1228,7 @@ export declare type NodeContents = Message<"bigfleet.v1alpha1.NodeContents"> & {
 export declare const NodeContentsSchema: GenMessage<NodeContents>;
 
 /**
- * How the drain of one node is going (B). Newest wins per machine.
+ * Progress of the drain of one node (B). The newest report of a machine counts.
  *
  * @generated from message bigfleet.v1alpha1.DrainReport
  */
@@ -1248,7 +1248,7 @@ export declare type DrainReport = Message<"bigfleet.v1alpha1.DrainReport"> & {
   machineId: string;
 
   /**
-   * Where the drain is.
+   * Progress of the drain.
    *
    * @generated from field: bigfleet.v1alpha1.DrainState state = 3;
    */
@@ -1262,7 +1262,7 @@ export declare type DrainReport = Message<"bigfleet.v1alpha1.DrainReport"> & {
   reason: string;
 
   /**
-   * Pods that had to go at the start.
+   * Pods that had to leave when the drain started.
    *
    * @generated from field: int32 pods_total = 5;
    */
@@ -1304,7 +1304,7 @@ export declare type DrainReport = Message<"bigfleet.v1alpha1.DrainReport"> & {
   protectedPods: string[];
 
   /**
-   * End of the grace, cluster clock.
+   * End of the grace period, cluster clock.
    *
    * @generated from field: int64 deadline_unix_nanos = 11;
    */
@@ -1331,14 +1331,14 @@ export declare type UnplacedPods = Message<"bigfleet.v1alpha1.UnplacedPods"> & {
   rows: UnplacedRow[];
 
   /**
-   * CapacityNeed.row_id of rows that request more than Pods on nodes: Pods without a node yet, or requests ahead of their Pods.
+   * CapacityNeed.row_id of rows that request more than their Pods on Nodes use: some Pods have no Node yet, or requests were made before their Pods.
    *
    * @generated from field: repeated string unbound_row_ids = 2;
    */
   unboundRowIds: string[];
 
   /**
-   * The sender states unbound_row_ids; false: an older sender, or more rows than fit.
+   * unbound_row_ids is complete; false: an older sender, or more rows than fit.
    *
    * @generated from field: bool unbound_stated = 3;
    */
@@ -1386,7 +1386,7 @@ export declare type NeedStatus = Message<"bigfleet.v1alpha1.NeedStatus"> & {
   group: string;
 
   /**
-   * Covered, machines on their way included.
+   * Covered, counting machines on their way.
    *
    * @generated from field: bool satisfied = 5;
    */
@@ -1400,7 +1400,7 @@ export declare type NeedStatus = Message<"bigfleet.v1alpha1.NeedStatus"> & {
   reason: UnmetReason;
 
   /**
-   * Why not, finer.
+   * Why not, in more detail.
    *
    * @generated from field: bigfleet.v1alpha1.NeedDetail detail = 7;
    */
@@ -1449,7 +1449,7 @@ export declare type NeedStatus = Message<"bigfleet.v1alpha1.NeedStatus"> & {
 export declare const NeedStatusSchema: GenMessage<NeedStatus>;
 
 /**
- * Served by the shard, dialled by the operator. Nothing listens in the cluster.
+ * Served by the shard; the operator dials it. Nothing in the cluster has to accept connections.
  *
  * @generated from service bigfleet.v1alpha1.Shard
  */

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/shard.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// The one stream between a cluster and its shard.
+// The stream between a cluster and its shard.
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_bigfleet_v1alpha1_capacity } from "./capacity_pb.js";
@@ -101,7 +101,7 @@ export const ReclaimInstruction_CauseSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_shard, 8, 0);
 
 /**
- * Why the node goes. For events only.
+ * Why the node is drained. For events only.
  *
  * @generated from enum bigfleet.v1alpha1.ReclaimInstruction.Cause
  */
@@ -164,7 +164,7 @@ export const AvailableCapacityUpdate_ConfidenceSchema = /*@__PURE__*/
   enumDesc(file_bigfleet_v1alpha1_shard, 13, 0);
 
 /**
- * How likely.
+ * How likely the capacity is to be available.
  *
  * @generated from enum bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence
  */
@@ -207,7 +207,7 @@ export const NeedStatusSchema = /*@__PURE__*/
   messageDesc(file_bigfleet_v1alpha1_shard, 18);
 
 /**
- * Served by the shard, dialled by the operator. Nothing listens in the cluster.
+ * Served by the shard; the operator dials it. Nothing in the cluster has to accept connections.
  *
  * @generated from service bigfleet.v1alpha1.Shard
  */

@@ -49,14 +49,14 @@ export declare type PauseActuationRequest = Message<"bigfleet.v1alpha1.PauseActu
   reason: string;
 
   /**
-   * Ends by itself; 0: until resumed. At most 100 years, so that no sum of times overflows.
+   * Seconds after which the pause expires; 0: until resumed. At most 100 years.
    *
    * @generated from field: int64 ttl_seconds = 5;
    */
   ttlSeconds: bigint;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 6;
    */
@@ -110,7 +110,7 @@ export declare type ResumeActuationRequest = Message<"bigfleet.v1alpha1.ResumeAc
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -164,7 +164,7 @@ export declare type SetDryRunRequest = Message<"bigfleet.v1alpha1.SetDryRunReque
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -218,7 +218,7 @@ export declare type RetryMachineRequest = Message<"bigfleet.v1alpha1.RetryMachin
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -272,15 +272,15 @@ export declare type ForgetMachineRequest = Message<"bigfleet.v1alpha1.ForgetMach
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
   validateOnly: boolean;
 
   /**
-   * Cluster in which the machine failed: forgets a machine that is FAILED and bound to it, although its provider still knows it.
-   * Names the cluster as a confirmation. Empty: a bound machine is forgotten only when its provider does not know it any more.
+   * Confirms that the machine is FAILED and bound to this cluster: it is forgotten although its provider still knows it. Empty: a bound machine is
+   * forgotten only if its provider no longer knows it.
    *
    * @generated from field: string failed_in_cluster = 4;
    */
@@ -294,13 +294,13 @@ export declare type ForgetMachineRequest = Message<"bigfleet.v1alpha1.ForgetMach
 export declare const ForgetMachineRequestSchema: GenMessage<ForgetMachineRequest>;
 
 /**
- * What forgetting means for the bill.
+ * Cost of the machine that was forgotten.
  *
  * @generated from message bigfleet.v1alpha1.ForgetMachineResponse
  */
 export declare type ForgetMachineResponse = Message<"bigfleet.v1alpha1.ForgetMachineResponse"> & {
   /**
-   * US dollars per hour that the machine cost. Its provider goes on charging while its host exists; BigFleet counts it no more.
+   * US dollars per hour that the machine cost. The provider charges for it as long as its host exists; BigFleet no longer counts it.
    *
    * @generated from field: double cost_per_hour = 1;
    */
@@ -334,7 +334,7 @@ export declare type AcceptRollupRequest = Message<"bigfleet.v1alpha1.AcceptRollu
   reason: string;
 
   /**
-   * Only check, and show the change.
+   * Check the request and return the change, but change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -456,7 +456,7 @@ export declare type RetireClusterRequest = Message<"bigfleet.v1alpha1.RetireClus
   clusterId: string;
 
   /**
-   * Bound machines as the caller believes; off by more than 10% is ABORTED.
+   * Number of bound machines that the caller expects. A difference of more than 10% is refused with ABORTED.
    *
    * @generated from field: int32 bound_machines = 2;
    */
@@ -470,7 +470,7 @@ export declare type RetireClusterRequest = Message<"bigfleet.v1alpha1.RetireClus
   reason: string;
 
   /**
-   * Only check, and show what it means.
+   * Check the request and return the consequences, but change nothing.
    *
    * @generated from field: bool validate_only = 4;
    */
@@ -484,7 +484,7 @@ export declare type RetireClusterRequest = Message<"bigfleet.v1alpha1.RetireClus
 export declare const RetireClusterRequestSchema: GenMessage<RetireClusterRequest>;
 
 /**
- * What it means.
+ * The consequences.
  *
  * @generated from message bigfleet.v1alpha1.RetireClusterResponse
  */
@@ -511,7 +511,7 @@ export declare type RetireClusterResponse = Message<"bigfleet.v1alpha1.RetireClu
 export declare const RetireClusterResponseSchema: GenMessage<RetireClusterResponse>;
 
 /**
- * Takes the declaration back.
+ * Withdraws the declaration that a cluster is dead.
  *
  * @generated from message bigfleet.v1alpha1.UnretireClusterRequest
  */
@@ -531,7 +531,7 @@ export declare type UnretireClusterRequest = Message<"bigfleet.v1alpha1.Unretire
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -559,7 +559,7 @@ export declare type UnretireClusterResponse = Message<"bigfleet.v1alpha1.Unretir
 export declare const UnretireClusterResponseSchema: GenMessage<UnretireClusterResponse>;
 
 /**
- * Gives up a reservation.
+ * Releases the machines that are reserved for a move.
  *
  * @generated from message bigfleet.v1alpha1.AbandonReservationRequest
  */
@@ -579,7 +579,7 @@ export declare type AbandonReservationRequest = Message<"bigfleet.v1alpha1.Aband
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 3;
    */
@@ -665,7 +665,7 @@ export declare type ClearBackoffRequest = Message<"bigfleet.v1alpha1.ClearBackof
   reason: string;
 
   /**
-   * Only check.
+   * Check the request, change nothing.
    *
    * @generated from field: bool validate_only = 6;
    */
@@ -705,7 +705,7 @@ export declare const ClearBackoffResponseSchema: GenMessage<ClearBackoffResponse
  */
 export declare const ShardAdmin: GenService<{
   /**
-   * Stops actions of some kinds, for one cluster or provider, or all. Survives restarts.
+   * Stops actions: all, or those of some kinds, one cluster or one provider. Survives restarts.
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.PauseActuation
    */
@@ -735,7 +735,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof SetDryRunResponseSchema;
   },
   /**
-   * Clears a machine's backoffs, asks the provider, adopts the answer.
+   * Clears a machine's backoffs and reads the machine from its provider again.
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.RetryMachine
    */
@@ -745,7 +745,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof RetryMachineResponseSchema;
   },
   /**
-   * Ignores an unbound machine until its state at the provider changes.
+   * Forgets a machine, and ignores it until its state at the provider changes.
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.ForgetMachine
    */
@@ -755,7 +755,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof ForgetMachineResponseSchema;
   },
   /**
-   * Accepts the roll-up that is being held and opens the gate.
+   * Accepts the roll-up that is held, and opens the cluster's reclaim gate.
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.AcceptRollup
    */
@@ -775,7 +775,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof ReconcileNowResponseSchema;
   },
   /**
-   * Declares a silent cluster dead: demand zero, gate open. Never automatic (B).
+   * Declares a silent cluster dead: its demand becomes zero, and its machines may be reclaimed. Never automatic (B).
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.RetireCluster
    */
@@ -785,7 +785,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof RetireClusterResponseSchema;
   },
   /**
-   * Takes the declaration back; a Hello of the cluster does so too (B).
+   * Withdraws the declaration; a Hello of the cluster does the same (B).
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.UnretireCluster
    */
@@ -795,7 +795,7 @@ export declare const ShardAdmin: GenService<{
     output: typeof UnretireClusterResponseSchema;
   },
   /**
-   * Gives up the reservation of a move.
+   * Releases the machines that are reserved for a move.
    *
    * @generated from rpc bigfleet.v1alpha1.ShardAdmin.AbandonReservation
    */

@@ -57,15 +57,15 @@ export declare type InspectNeedsRequest = Message<"bigfleet.v1alpha1.InspectNeed
   rowId: string;
 
   /**
-   * The needs as they stood then, as far as the process remembers cycles; 0: now.
+   * The needs as they were at this time, as far back as the process remembers cycles; 0: now.
    *
    * @generated from field: int64 at_unix_nanos = 1003;
    */
   atUnixNanos: bigint;
 
   /**
-   * InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. That a row grew
-   * older is no change. Not with limit, page_token, unsatisfied_only, row_id and at_unix_nanos.
+   * InspectNeedsHeader.revision of an earlier answer: returns only clusters whose needs have changed since then, each with all its needs. The age of
+   * a row is not a change. Cannot be combined with limit, page_token, unsatisfied_only, row_id or at_unix_nanos.
    *
    * @generated from field: string changed_since = 1004;
    */
@@ -163,15 +163,15 @@ export declare type InspectNeedsHeader = Message<"bigfleet.v1alpha1.InspectNeeds
   shardId: string;
 
   /**
-   * For InspectNeedsRequest.changed_since.
+   * Revision of this answer, for InspectNeedsRequest.changed_since.
    *
    * @generated from field: string revision = 1003;
    */
   revision: string;
 
   /**
-   * Only clusters that changed follow. A cluster without needs does not: whoever has another number of needs than total_needs after all
-   * rows reads everything again.
+   * Only clusters that changed follow. A cluster that has no needs any more sends no row, so a reader whose number of needs differs from total_needs
+   * after the last row reads everything again.
    *
    * @generated from field: bool changes_only = 1004;
    */
@@ -219,7 +219,7 @@ export declare type NeedView = Message<"bigfleet.v1alpha1.NeedView"> & {
   profileFingerprint: string;
 
   /**
-   * Whole demand met.
+   * The whole demand is met.
    *
    * @generated from field: bool satisfied = 5;
    */
@@ -261,7 +261,7 @@ export declare type NeedView = Message<"bigfleet.v1alpha1.NeedView"> & {
   sameDomain: string;
 
   /**
-   * Some domain could cover the deficit.
+   * At least one domain could cover the deficit.
    *
    * @generated from field: bool same_satisfiable = 11;
    */
@@ -318,7 +318,7 @@ export declare type NeedView = Message<"bigfleet.v1alpha1.NeedView"> & {
   sameCandidates: DomainCoverage[];
 
   /**
-   * Why unmet, finer.
+   * Why unmet, in more detail.
    *
    * @generated from field: bigfleet.v1alpha1.NeedDetail detail = 1000;
    */
@@ -339,14 +339,14 @@ export declare type NeedView = Message<"bigfleet.v1alpha1.NeedView"> & {
   unmetSinceUnixNanos: bigint;
 
   /**
-   * Why it acquires nothing for now.
+   * Why nothing is acquired for it at present.
    *
    * @generated from field: bigfleet.v1alpha1.NeedHold hold = 1003;
    */
   hold: NeedHold;
 
   /**
-   * How it stands.
+   * State of the need.
    *
    * @generated from field: bigfleet.v1alpha1.NeedState status = 1004;
    */
@@ -360,21 +360,21 @@ export declare type NeedView = Message<"bigfleet.v1alpha1.NeedView"> & {
   onTheWayCount: number;
 
   /**
-   * Machines it uses a share of (B).
+   * Machines that it shares with other needs (B).
    *
    * @generated from field: int32 shared_count = 1006;
    */
   sharedCount: number;
 
   /**
-   * Short needs before it in turn order, plus 1; 0 when satisfied.
+   * Position among the short needs in allocation order, from 1; 0 when satisfied.
    *
    * @generated from field: int32 turn_position = 1007;
    */
   turnPosition: number;
 
   /**
-   * Covered part of the worst dimension, thousandths.
+   * Covered part of the scarcest resource, in thousandths.
    *
    * @generated from field: int32 coverage_per_mille = 1008;
    */
@@ -429,7 +429,7 @@ export declare type MatchingSupply = Message<"bigfleet.v1alpha1.MatchingSupply">
   speculative: number;
 
   /**
-   * A count hit its cap; the real number may be higher.
+   * A count reached its limit; the real number may be higher.
    *
    * @generated from field: bool capped = 4;
    */
@@ -483,7 +483,7 @@ export declare type DomainCoverage = Message<"bigfleet.v1alpha1.DomainCoverage">
   domain: string;
 
   /**
-   * Coverage of the worst dimension, thousandths.
+   * Coverage of the scarcest resource, in thousandths.
    *
    * @generated from field: int32 coverage_per_mille = 2;
    */
@@ -607,7 +607,7 @@ export declare type GetStatusResponse = Message<"bigfleet.v1alpha1.GetStatusResp
   notReadyReasons: string[];
 
   /**
-   * Another process took this identity; nothing is actuated.
+   * Another process has taken over this identity; this one starts no action.
    *
    * @generated from field: bool superseded = 7;
    */
@@ -684,7 +684,7 @@ export declare type GetStatusResponse = Message<"bigfleet.v1alpha1.GetStatusResp
   sessions: number;
 
   /**
-   * Clusters with machines and no roll-up for long.
+   * Clusters that have machines and have sent no roll-up for a long time.
    *
    * @generated from field: int32 silent_clusters = 18;
    */
@@ -795,7 +795,7 @@ export declare type ProviderStatus = Message<"bigfleet.v1alpha1.ProviderStatus">
   breaker: string;
 
   /**
-   * Commands allowed at once now.
+   * Number of commands allowed at the same time now.
    *
    * @generated from field: int32 concurrency = 6;
    */
@@ -837,7 +837,7 @@ export declare type ProviderStatus = Message<"bigfleet.v1alpha1.ProviderStatus">
   lastErrorAtUnixNanos: bigint;
 
   /**
-   * Capability tokens, when the provider tells.
+   * Capability tokens, if the provider states them.
    *
    * @generated from field: repeated string capabilities = 12;
    */
@@ -878,7 +878,7 @@ export declare type PoolStatus = Message<"bigfleet.v1alpha1.PoolStatus"> & {
   zone: string;
 
   /**
-   * Holding-cost class.
+   * How the capacity is paid for.
    *
    * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 4;
    */
@@ -961,7 +961,7 @@ export declare type CoordinatorClientStatus = Message<"bigfleet.v1alpha1.Coordin
   viewIndex: bigint;
 
   /**
-   * Decommissioned, or the epoch is disputed: in words.
+   * In words: the shard was removed, or its epoch is disputed.
    *
    * @generated from field: string notice = 8;
    */
@@ -1223,14 +1223,14 @@ export declare type ClusterView = Message<"bigfleet.v1alpha1.ClusterView"> & {
   backoffs: string[];
 
   /**
-   * Has machines and has not reported for long.
+   * It has machines and has not reported for a long time.
    *
    * @generated from field: bool silent = 16;
    */
   silent: boolean;
 
   /**
-   * Retired by a person.
+   * Retired by an administrator.
    *
    * @generated from field: bool retired = 17;
    */
@@ -1346,7 +1346,7 @@ export declare type CapacityHint = Message<"bigfleet.v1alpha1.CapacityHint"> & {
   resources?: Resources | undefined;
 
   /**
-   * Machines likely to be had.
+   * Machines that are likely to be available.
    *
    * @generated from field: int32 available_count = 5;
    */
@@ -1457,7 +1457,7 @@ export declare type ListMachinesRequest = Message<"bigfleet.v1alpha1.ListMachine
   profileFingerprint: string;
 
   /**
-   * Leave out so many of the machines that match before the page begins.
+   * Number of matching machines to skip before the page.
    *
    * @generated from field: int32 skip = 11;
    */
@@ -1560,7 +1560,7 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
   provider: string;
 
   /**
-   * Since when it is in its state, shard clock.
+   * Since when it has been in its state, shard clock.
    *
    * @generated from field: int64 state_since_unix_nanos = 3;
    */
@@ -1651,7 +1651,7 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
   nodeName: string;
 
   /**
-   * The cluster says Ready.
+   * Its cluster reports the Node as Ready.
    *
    * @generated from field: bool node_ready = 16;
    */
@@ -1665,7 +1665,7 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
   shardId: string;
 
   /**
-   * It has a host, which costs its price (ENG-5.1). Absent from older shards.
+   * The machine has a host, so its price is paid (ENG-5.1). Absent from older shards.
    *
    * @generated from field: optional bool has_host = 18;
    */
@@ -1754,7 +1754,7 @@ export declare type GetMachineResponse = Message<"bigfleet.v1alpha1.GetMachineRe
   holdUntilUnixNanos: bigint;
 
   /**
-   * Interruptions seen in its pool; absent: no host of it was seen.
+   * Interruptions observed in its pool; absent: no host of the pool was observed.
    *
    * @generated from field: bigfleet.v1alpha1.SeenInterruptions seen_interruptions = 8;
    */
@@ -1768,27 +1768,27 @@ export declare type GetMachineResponse = Message<"bigfleet.v1alpha1.GetMachineRe
 export declare const GetMachineResponseSchema: GenMessage<GetMachineResponse>;
 
 /**
- * How often a provider took hosts of a pool (provider, type, zone, capacity type) back, or announced to, while the shard looked.
+ * Interruptions that the shard observed in one pool (provider, type, zone, capacity type); announced ones count.
  *
  * @generated from message bigfleet.v1alpha1.SeenInterruptions
  */
 export declare type SeenInterruptions = Message<"bigfleet.v1alpha1.SeenInterruptions"> & {
   /**
-   * Hosts taken back.
+   * Hosts that were interrupted, or whose interruption was announced.
    *
    * @generated from field: int64 interruptions = 1;
    */
   interruptions: bigint;
 
   /**
-   * Hours that hosts of the pool were there.
+   * Hours for which hosts of the pool existed, summed over the hosts.
    *
    * @generated from field: double machine_hours = 2;
    */
   machineHours: number;
 
   /**
-   * Since when the shard looks.
+   * Start of the observation.
    *
    * @generated from field: int64 since_unix_nanos = 3;
    */
@@ -1836,28 +1836,28 @@ export declare type DrainView = Message<"bigfleet.v1alpha1.DrainView"> & {
   startedAtUnixNanos: bigint;
 
   /**
-   * End of the grace.
+   * End of the grace period.
    *
    * @generated from field: int64 deadline_unix_nanos = 5;
    */
   deadlineUnixNanos: bigint;
 
   /**
-   * The operator's last word; absent from older operators.
+   * State that the operator reported last; absent from older operators.
    *
    * @generated from field: bigfleet.v1alpha1.DrainState state = 6;
    */
   state: DrainState;
 
   /**
-   * Pods that still have to go.
+   * Pods that still have to leave.
    *
    * @generated from field: int32 pods_left = 7;
    */
   podsLeft: number;
 
   /**
-   * Disruption budgets that refuse.
+   * Disruption budgets that refuse the eviction.
    *
    * @generated from field: repeated string blocking_budgets = 8;
    */
@@ -2019,14 +2019,14 @@ export declare type CompareCyclesRequest = Message<"bigfleet.v1alpha1.CompareCyc
   clusterId: string;
 
   /**
-   * In place of first_cycle: the last cycle that had ended then.
+   * Instead of first_cycle: the last cycle that had ended at this time.
    *
    * @generated from field: int64 first_at_unix_nanos = 5;
    */
   firstAtUnixNanos: bigint;
 
   /**
-   * In place of second_cycle: the last cycle that had ended then; 0 with second_cycle 0: the newest.
+   * Instead of second_cycle: the last cycle that had ended at this time; 0 with second_cycle 0: the newest.
    *
    * @generated from field: int64 second_at_unix_nanos = 6;
    */
@@ -2122,7 +2122,7 @@ export declare type GetCostRequest = Message<"bigfleet.v1alpha1.GetCostRequest">
   points: number;
 
   /**
-   * Each key of group_by by itself: a point for each, in their order. Only now. Without it group_by has at most 3 keys.
+   * Group by each key of group_by separately: one point per key, in their order, for the present only. Without it group_by has at most 3 keys.
    *
    * @generated from field: bool separate = 5;
    */
@@ -2136,7 +2136,7 @@ export declare type GetCostRequest = Message<"bigfleet.v1alpha1.GetCostRequest">
 export declare const GetCostRequestSchema: GenMessage<GetCostRequest>;
 
 /**
- * Costs. Prices are the provider's words.
+ * Costs, by the prices that providers state.
  *
  * @generated from message bigfleet.v1alpha1.GetCostResponse
  */
@@ -2149,8 +2149,8 @@ export declare type GetCostResponse = Message<"bigfleet.v1alpha1.GetCostResponse
   points: CostPoint[];
 
   /**
-   * What the machines cost from the first step of a decision log to its last, in US dollars, whatever the points are. A running
-   * shard leaves it 0.
+   * Total cost of the machines in US dollars, from the first step of a decision log to the last; it does not depend on the points. A running shard
+   * leaves it 0.
    *
    * @generated from field: double spent_usd = 2;
    */
@@ -2329,7 +2329,7 @@ export declare type ExplainResponse = Message<"bigfleet.v1alpha1.ExplainResponse
   funnel: FunnelStep[];
 
   /**
-   * What withheld the rest, by reason.
+   * Suitable machines that are withheld, by reason.
    *
    * @generated from field: map<string, int32> withheld = 4;
    */
@@ -2357,14 +2357,14 @@ export declare type ExplainResponse = Message<"bigfleet.v1alpha1.ExplainResponse
   records: DecisionRecord[];
 
   /**
-   * Who holds the matching machines, by rank, at most 5.
+   * Needs that hold matching machines, by rank, at most 5.
    *
    * @generated from field: repeated bigfleet.v1alpha1.Holder winners = 8;
    */
   winners: Holder[];
 
   /**
-   * One sentence of verdict.
+   * The verdict in one sentence.
    *
    * @generated from field: string verdict = 9;
    */
@@ -2392,11 +2392,32 @@ export declare type ExplainResponse = Message<"bigfleet.v1alpha1.ExplainResponse
   domains: DomainCoverage[];
 
   /**
-   * Cheapest machines looked at, at most 10.
+   * Candidate machines, cheapest first, at most 10.
    *
    * @generated from field: repeated bigfleet.v1alpha1.Candidate candidates = 13;
    */
   candidates: Candidate[];
+
+  /**
+   * Needs that hold matching machines, those left out of winners included; 0: none, or an older shard.
+   *
+   * @generated from field: int32 winner_count = 14;
+   */
+  winnerCount: number;
+
+  /**
+   * Candidate domains, those left out of domains included; 0: none, or an older shard.
+   *
+   * @generated from field: int32 domain_count = 15;
+   */
+  domainCount: number;
+
+  /**
+   * Candidate machines, those left out of candidates included; 0: none, or an older shard.
+   *
+   * @generated from field: int32 candidate_count = 16;
+   */
+  candidateCount: number;
 };
 
 /**
@@ -2406,7 +2427,7 @@ export declare type ExplainResponse = Message<"bigfleet.v1alpha1.ExplainResponse
 export declare const ExplainResponseSchema: GenMessage<ExplainResponse>;
 
 /**
- * A need that holds machines another one wanted.
+ * A need that holds machines which the explained need could use.
  *
  * @generated from message bigfleet.v1alpha1.Holder
  */
@@ -2447,7 +2468,7 @@ export declare type Holder = Message<"bigfleet.v1alpha1.Holder"> & {
 export declare const HolderSchema: GenMessage<Holder>;
 
 /**
- * A machine looked at for a need.
+ * A machine that was considered for a need.
  *
  * @generated from message bigfleet.v1alpha1.Candidate
  */
@@ -2474,7 +2495,7 @@ export declare type Candidate = Message<"bigfleet.v1alpha1.Candidate"> & {
   interruptionProbability: number;
 
   /**
-   * Dollars lost by interrupting.
+   * Cost of an interruption of the need, in US dollars.
    *
    * @generated from field: double interruption_penalty_dollars = 4;
    */
@@ -2502,7 +2523,7 @@ export declare type Candidate = Message<"bigfleet.v1alpha1.Candidate"> & {
   why: string;
 
   /**
-   * Interruptions seen in its pool; absent: no host of it was seen.
+   * Interruptions observed in its pool; absent: no host of the pool was observed.
    *
    * @generated from field: bigfleet.v1alpha1.SeenInterruptions seen_interruptions = 8;
    */
@@ -2536,7 +2557,7 @@ export declare type FunnelStep = Message<"bigfleet.v1alpha1.FunnelStep"> & {
   machines: number;
 
   /**
-   * Why the others fell out.
+   * Why the others were excluded.
    *
    * @generated from field: string why = 3;
    */
@@ -2598,7 +2619,7 @@ export declare type PlanRequest = Message<"bigfleet.v1alpha1.PlanRequest"> & {
   liftHolds: boolean;
 
   /**
-   * Apply and plan again until nothing is left to do, at most 10 rounds.
+   * Apply the actions and plan again until no action is left, at most 10 rounds.
    *
    * @generated from field: bool settle = 7;
    */
@@ -2731,7 +2752,7 @@ export declare type MachineEdit = Message<"bigfleet.v1alpha1.MachineEdit"> & {
     case: "node";
   } | {
     /**
-     * Take a zone out of service: none of its machines counts for anybody or can be had.
+     * Take a zone out of service: its machines serve no need and cannot be acquired.
      *
      * @generated from field: string drain_zone = 6;
      */
@@ -2870,7 +2891,7 @@ export declare type PlanResponse = Message<"bigfleet.v1alpha1.PlanResponse"> & {
   baselineActions: DecisionRecord[];
 
   /**
-   * Rounds planned; drains and holds count as passed.
+   * Number of rounds; each assumes that drains and holds of the one before have ended.
    *
    * @generated from field: int32 rounds = 8;
    */
@@ -2924,7 +2945,7 @@ export declare type WatchDecisionsRequest = Message<"bigfleet.v1alpha1.WatchDeci
   fromSequence: bigint;
 
   /**
-   * Go on after the end of the log.
+   * Continue with new records after the end of the log.
    *
    * @generated from field: bool follow = 2;
    */
@@ -2986,7 +3007,7 @@ export declare type WatchDecisionsResponse = Message<"bigfleet.v1alpha1.WatchDec
   nextSequence: bigint;
 
   /**
-   * Records skipped: the reader was too slow, or the log is shorter.
+   * Records that were skipped, because the reader was too slow or they are no longer in the log.
    *
    * @generated from field: int64 skipped = 3;
    */
@@ -3013,7 +3034,7 @@ export enum UnmetReason {
   UNSPECIFIED = 0,
 
   /**
-   * Matching supply exists but equal or higher precedence holds it.
+   * Matching supply exists, but needs of equal or higher precedence hold it.
    *
    * @generated from enum value: UNMET_REASON_PRIORITY_STARVED = 1;
    */
@@ -3047,7 +3068,7 @@ export enum UnmetReason {
 export declare const UnmetReasonSchema: GenEnum<UnmetReason>;
 
 /**
- * How a need stands.
+ * State of a need.
  *
  * @generated from enum bigfleet.v1alpha1.NeedState
  */
@@ -3060,7 +3081,7 @@ export enum NeedState {
   UNSPECIFIED = 0,
 
   /**
-   * Covered by Configured machines and shares on them.
+   * Covered by CONFIGURED machines and shares of them.
    *
    * @generated from enum value: NEED_STATE_MET = 1;
    */
@@ -3087,7 +3108,7 @@ export enum NeedState {
 export declare const NeedStateSchema: GenEnum<NeedState>;
 
 /**
- * Finer reason beside UnmetReason (ENG-19.4, ENG-19.5, SHARD-23.4).
+ * More specific reason beside UnmetReason (ENG-19.4, ENG-19.5, SHARD-23.4).
  *
  * @generated from enum bigfleet.v1alpha1.NeedDetail
  */
@@ -3121,7 +3142,7 @@ export enum NeedDetail {
   PARKED = 3,
 
   /**
-   * Same, and no domain can hold it.
+   * No single domain is large enough for the gang (Same).
    *
    * @generated from enum value: NEED_DETAIL_DOMAIN_TOO_SMALL = 4;
    */
@@ -3135,35 +3156,35 @@ export enum NeedDetail {
   NO_MATCH = 5,
 
   /**
-   * Machines match, none offers some requested resource.
+   * Machines match, but none has one of the requested resources.
    *
    * @generated from enum value: NEED_DETAIL_DIMENSION_MISSING = 6;
    */
   DIMENSION_MISSING = 6,
 
   /**
-   * Machines match, none hosts min_unit.
+   * Machines match, but none is large enough for min_unit.
    *
    * @generated from enum value: NEED_DETAIL_TOO_SMALL = 7;
    */
   TOO_SMALL = 7,
 
   /**
-   * Free machines would break the skew.
+   * Only machines that would violate the skew are free.
    *
    * @generated from enum value: NEED_DETAIL_SPREAD_BLOCKED = 8;
    */
   SPREAD_BLOCKED = 8,
 
   /**
-   * Short because nodes never joined.
+   * Short because Nodes did not join.
    *
    * @generated from enum value: NEED_DETAIL_NODE_NOT_JOINED = 9;
    */
   NODE_NOT_JOINED = 9,
 
   /**
-   * Victims found, not enough.
+   * Too few machines can be preempted.
    *
    * @generated from enum value: NEED_DETAIL_PREEMPTION_SHORT = 10;
    */
@@ -3177,21 +3198,21 @@ export enum NeedDetail {
   STOCK_OUT = 11,
 
   /**
-   * The shard's quota slice is used up.
+   * The shard's share of the quota is used up.
    *
    * @generated from enum value: NEED_DETAIL_QUOTA = 12;
    */
   QUOTA = 12,
 
   /**
-   * Fitting machines are withheld for another reason.
+   * Suitable machines are withheld for another reason.
    *
    * @generated from enum value: NEED_DETAIL_WITHHELD = 13;
    */
   WITHHELD = 13,
 
   /**
-   * Fitting machines are held by others.
+   * Suitable machines are held by other needs.
    *
    * @generated from enum value: NEED_DETAIL_HELD_BY_OTHERS = 14;
    */
@@ -3261,7 +3282,7 @@ export enum NeedDetail {
   PAUSED = 23,
 
   /**
-   * Held back by a rail.
+   * Held back by a limit of the shard.
    *
    * @generated from enum value: NEED_DETAIL_RAIL = 24;
    */
@@ -3275,28 +3296,28 @@ export enum NeedDetail {
   NEW_CLUSTER = 25,
 
   /**
-   * Covered only by supply of a provider that does not answer, or whose inventory is too old.
+   * Covered only by supply of a provider that does not answer or whose inventory is out of date.
    *
    * @generated from enum value: NEED_DETAIL_PROVIDER_DOWN = 26;
    */
   PROVIDER_DOWN = 26,
 
   /**
-   * A ceiling of the cluster (machines, spend, priority) or a rate is reached.
+   * A limit of the cluster (machines, spend, priority or rate) is reached.
    *
    * @generated from enum value: NEED_DETAIL_LIMIT = 27;
    */
   LIMIT = 27,
 
   /**
-   * A provider could not configure the last machine for it; the text has the provider's words.
+   * The provider could not configure the last machine for it; the text holds the provider's message.
    *
    * @generated from enum value: NEED_DETAIL_CONFIGURE_FAILED = 28;
    */
   CONFIGURE_FAILED = 28,
 
   /**
-   * Too little is free for all Pods of a gang that start together, so nothing is bought.
+   * Too little capacity is free for the Pods of a gang that must start together, so nothing is bought.
    *
    * @generated from enum value: NEED_DETAIL_GANG_SHORT = 29;
    */
@@ -3316,7 +3337,7 @@ export enum NeedDetail {
 export declare const NeedDetailSchema: GenEnum<NeedDetail>;
 
 /**
- * Why a need acquires nothing for now.
+ * Why nothing is acquired for a need at present.
  *
  * @generated from enum bigfleet.v1alpha1.NeedHold
  */
@@ -3404,7 +3425,7 @@ export enum MachineFlag {
   UNJOINED = 4,
 
   /**
-   * An order is in force to ignore it.
+   * Ignored by an order (ForgetMachine).
    *
    * @generated from enum value: MACHINE_FLAG_FORGOTTEN = 5;
    */
@@ -3465,7 +3486,7 @@ export enum KeepReason {
   NOT_HEARD = 3,
 
   /**
-   * Too many nodes are not ready; none is given up.
+   * Too many nodes are not ready, so none is released.
    *
    * @generated from enum value: KEEP_REASON_READINESS_GUARD = 4;
    */
@@ -3479,7 +3500,7 @@ export enum KeepReason {
   NOT_OWNED = 5,
 
   /**
-   * Surplus on its way; left to mature.
+   * It is surplus but not ready yet; it is released after its start is complete.
    *
    * @generated from enum value: KEEP_REASON_SURPLUS_MATURES = 6;
    */
@@ -3493,21 +3514,21 @@ export enum KeepReason {
   PROMISED = 7,
 
   /**
-   * Promised, but the need no longer wants it.
+   * Promised to a need that no longer requires it.
    *
    * @generated from enum value: KEEP_REASON_PROMISED_UNUSED = 8;
    */
   PROMISED_UNUSED = 8,
 
   /**
-   * On its way out.
+   * Being released.
    *
    * @generated from enum value: KEEP_REASON_LEAVING = 9;
    */
   LEAVING = 9,
 
   /**
-   * Idle and inside its hold.
+   * Idle, and its hold has not ended.
    *
    * @generated from enum value: KEEP_REASON_HOLD = 10;
    */
@@ -3528,7 +3549,7 @@ export enum KeepReason {
   WITHHELD = 12,
 
   /**
-   * Quota slot; costs nothing.
+   * Not bought: a quota slot, which costs nothing.
    *
    * @generated from enum value: KEEP_REASON_SLOT = 13;
    */
@@ -3577,14 +3598,14 @@ export enum KeepReason {
   RESERVED = 19,
 
   /**
-   * Not needed, and still inside the delay before a release.
+   * Not needed; the delay before its release has not ended.
    *
    * @generated from enum value: KEEP_REASON_RELEASE_DELAY = 20;
    */
   RELEASE_DELAY = 20,
 
   /**
-   * Not needed, but it holds Pods that must not be disturbed.
+   * Not needed, but Pods on it must not be disrupted.
    *
    * @generated from enum value: KEEP_REASON_PROTECTED_PODS = 21;
    */
@@ -3598,7 +3619,7 @@ export enum KeepReason {
   OUT_OF_SERVICE = 22,
 
   /**
-   * Its last drain was stopped or gave up; it is tried again later.
+   * Its last drain was stopped or reached its deadline; it is retried later.
    *
    * @generated from enum value: KEEP_REASON_DRAIN_BACKOFF = 23;
    */
@@ -3611,7 +3632,7 @@ export enum KeepReason {
 export declare const KeepReasonSchema: GenEnum<KeepReason>;
 
 /**
- * Reads of one shard, on the shard's port. Never slows a cycle.
+ * Reads of one shard, on the shard's port. A slow reader does not delay the shard.
  *
  * @generated from service bigfleet.v1alpha1.ShardRead
  */
@@ -3717,7 +3738,7 @@ export declare const ShardRead: GenService<{
     output: typeof CompareCyclesResponseSchema;
   },
   /**
-   * Tells dollars per hour by group and state (B).
+   * Returns the cost in US dollars per hour, by group and state (B).
    *
    * @generated from rpc bigfleet.v1alpha1.ShardRead.GetCost
    */
@@ -3727,7 +3748,7 @@ export declare const ShardRead: GenService<{
     output: typeof GetCostResponseSchema;
   },
   /**
-   * Streams records from a position (B).
+   * Streams decision records from a position (B).
    *
    * @generated from rpc bigfleet.v1alpha1.ShardRead.WatchDecisions
    */

@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/substratecontrol.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// Control of a pretend cloud. Never served by a provider on a real substrate.
+// Control of a simulated cloud. A provider of real machines never serves it.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
@@ -75,14 +75,14 @@ export declare const MachineSelectorSchema: GenMessage<MachineSelector>;
  */
 export declare type Behaviour = Message<"bigfleet.v1alpha1.Behaviour"> & {
   /**
-   * Substrate call; empty: every call.
+   * Call to the simulated cloud; empty: every call.
    *
    * @generated from field: string call = 1;
    */
   call: string;
 
   /**
-   * Machines meant.
+   * Machines that are affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 2;
    */
@@ -205,20 +205,20 @@ export declare type ClearBehavioursResponse = Message<"bigfleet.v1alpha1.ClearBe
 export declare const ClearBehavioursResponseSchema: GenMessage<ClearBehavioursResponse>;
 
 /**
- * Sets hidden stock.
+ * Sets how many hosts of a pool can still be created; the provider does not see it.
  *
  * @generated from message bigfleet.v1alpha1.SetStockRequest
  */
 export declare type SetStockRequest = Message<"bigfleet.v1alpha1.SetStockRequest"> & {
   /**
-   * Pool meant.
+   * Pool that is affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 1;
    */
   selector?: MachineSelector | undefined;
 
   /**
-   * Hosts that can still be had.
+   * Hosts that can still be created.
    *
    * @generated from field: int32 stock = 2;
    */
@@ -252,7 +252,7 @@ export declare const SetStockResponseSchema: GenMessage<SetStockResponse>;
  */
 export declare type SetPriceRequest = Message<"bigfleet.v1alpha1.SetPriceRequest"> & {
   /**
-   * Pool meant.
+   * Pool that is affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 1;
    */
@@ -300,7 +300,7 @@ export declare const SetPriceResponseSchema: GenMessage<SetPriceResponse>;
  */
 export declare type LoseHostsRequest = Message<"bigfleet.v1alpha1.LoseHostsRequest"> & {
   /**
-   * Machines meant.
+   * Machines that are affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 1;
    */
@@ -347,7 +347,7 @@ export declare const LoseHostsResponseSchema: GenMessage<LoseHostsResponse>;
  */
 export declare type ReturnHostsRequest = Message<"bigfleet.v1alpha1.ReturnHostsRequest"> & {
   /**
-   * Machines meant.
+   * Machines that are affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 1;
    */
@@ -387,7 +387,7 @@ export declare const ReturnHostsResponseSchema: GenMessage<ReturnHostsResponse>;
  */
 export declare type InterruptRequest = Message<"bigfleet.v1alpha1.InterruptRequest"> & {
   /**
-   * Machines meant.
+   * Machines that are affected.
    *
    * @generated from field: bigfleet.v1alpha1.MachineSelector selector = 1;
    */
@@ -483,7 +483,7 @@ export declare type GetStateResponse = Message<"bigfleet.v1alpha1.GetStateRespon
   pools: PoolState[];
 
   /**
-   * Money so far.
+   * Cost so far.
    *
    * @generated from field: bigfleet.v1alpha1.Ledger ledger = 5;
    */
@@ -538,7 +538,7 @@ export declare type PoolState = Message<"bigfleet.v1alpha1.PoolState"> & {
   hosts: number;
 
   /**
-   * Hosts that can still be had.
+   * Hosts that can still be created.
    *
    * @generated from field: int32 stock = 6;
    */
@@ -566,7 +566,7 @@ export declare type PoolState = Message<"bigfleet.v1alpha1.PoolState"> & {
 export declare const PoolStateSchema: GenMessage<PoolState>;
 
 /**
- * Money so far.
+ * Cost so far.
  *
  * @generated from message bigfleet.v1alpha1.Ledger
  */
@@ -661,7 +661,7 @@ export declare type GetJournalResponse = Message<"bigfleet.v1alpha1.GetJournalRe
 export declare const GetJournalResponseSchema: GenMessage<GetJournalResponse>;
 
 /**
- * One substrate call.
+ * One call to the simulated cloud.
  *
  * @generated from message bigfleet.v1alpha1.JournalEntry
  */
@@ -709,7 +709,7 @@ export declare type JournalEntry = Message<"bigfleet.v1alpha1.JournalEntry"> & {
   result: string;
 
   /**
-   * It had an effect.
+   * The call took effect.
    *
    * @generated from field: bool effect = 7;
    */
@@ -723,7 +723,7 @@ export declare type JournalEntry = Message<"bigfleet.v1alpha1.JournalEntry"> & {
 export declare const JournalEntrySchema: GenMessage<JournalEntry>;
 
 /**
- * Back to the start.
+ * Resets the simulated cloud.
  *
  * @generated from message bigfleet.v1alpha1.ResetRequest
  */
@@ -763,56 +763,56 @@ export declare const ResetResponseSchema: GenMessage<ResetResponse>;
  */
 export enum FaultKind {
   /**
-   * Works, after the latency.
+   * The call succeeds after the latency.
    *
    * @generated from enum value: FAULT_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Fails with error_class.
+   * The call fails with error_class.
    *
    * @generated from enum value: FAULT_KIND_ERROR = 1;
    */
   ERROR = 1,
 
   /**
-   * Never returns.
+   * The call never returns.
    *
    * @generated from enum value: FAULT_KIND_HANG = 2;
    */
   HANG = 2,
 
   /**
-   * Returns after the caller gave up, having succeeded.
+   * The call succeeds, but returns after the caller has given up.
    *
    * @generated from enum value: FAULT_KIND_LATE_SUCCESS = 3;
    */
   LATE_SUCCESS = 3,
 
   /**
-   * Has its effect and returns an error.
+   * The call takes effect and returns an error.
    *
    * @generated from enum value: FAULT_KIND_PARTIAL = 4;
    */
   PARTIAL = 4,
 
   /**
-   * Refuses for going too fast.
+   * The call is refused by a rate limit.
    *
    * @generated from enum value: FAULT_KIND_THROTTLE = 5;
    */
   THROTTLE = 5,
 
   /**
-   * The whole API is away.
+   * The whole API is unavailable.
    *
    * @generated from enum value: FAULT_KIND_OUTAGE = 6;
    */
   OUTAGE = 6,
 
   /**
-   * Describe shows an old picture.
+   * Describe returns outdated data.
    *
    * @generated from enum value: FAULT_KIND_STALE = 7;
    */
@@ -832,7 +832,7 @@ export enum FaultKind {
 export declare const FaultKindSchema: GenEnum<FaultKind>;
 
 /**
- * Faults and market of a pretend cloud, on its own address (B).
+ * Faults and market of a simulated cloud, on its own address (B).
  *
  * @generated from service bigfleet.v1alpha1.SubstrateControl
  */
@@ -858,7 +858,7 @@ export declare const SubstrateControl: GenService<{
     output: typeof ClearBehavioursResponseSchema;
   },
   /**
-   * Sets hidden stock.
+   * Sets how many hosts of a pool can still be created; the provider does not see it.
    *
    * @generated from rpc bigfleet.v1alpha1.SubstrateControl.SetStock
    */
@@ -908,7 +908,7 @@ export declare const SubstrateControl: GenService<{
     output: typeof InterruptResponseSchema;
   },
   /**
-   * Reads the state of the pretend cloud.
+   * Returns the state of the simulated cloud.
    *
    * @generated from rpc bigfleet.v1alpha1.SubstrateControl.GetState
    */
@@ -918,7 +918,7 @@ export declare const SubstrateControl: GenService<{
     output: typeof GetStateResponseSchema;
   },
   /**
-   * Reads the journal of substrate calls.
+   * Returns the journal of calls to the simulated cloud.
    *
    * @generated from rpc bigfleet.v1alpha1.SubstrateControl.GetJournal
    */
@@ -928,7 +928,7 @@ export declare const SubstrateControl: GenService<{
     output: typeof GetJournalResponseSchema;
   },
   /**
-   * Back to the start.
+   * Resets the simulated cloud.
    *
    * @generated from rpc bigfleet.v1alpha1.SubstrateControl.Reset
    */

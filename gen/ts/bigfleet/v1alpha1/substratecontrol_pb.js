@@ -2,7 +2,7 @@
 // @generated from file bigfleet/v1alpha1/substratecontrol.proto (package bigfleet.v1alpha1, syntax proto3)
 /* eslint-disable */
 
-// Control of a pretend cloud. Never served by a provider on a real substrate.
+// Control of a simulated cloud. A provider of real machines never serves it.
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_bigfleet_v1alpha1_provider } from "./provider_pb.js";
@@ -204,7 +204,7 @@ export const FaultKind = /*@__PURE__*/
   tsEnum(FaultKindSchema);
 
 /**
- * Faults and market of a pretend cloud, on its own address (B).
+ * Faults and market of a simulated cloud, on its own address (B).
  *
  * @generated from service bigfleet.v1alpha1.SubstrateControl
  */

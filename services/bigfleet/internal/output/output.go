@@ -317,6 +317,14 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Are is the noun and its verb after a number: "need is", "needs are".
+func Are(n int, what string) string {
+	if n == 1 {
+		return what + " is"
+	}
+	return what + "s are"
+}
+
 // Dash is s, or a dash for nothing.
 func Dash(s string) string {
 	if s == "" {

@@ -94,7 +94,8 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		e.suggestion = shown.Remedy()
 	}
 	out := &pb.ExplainResponse{Need: needView(v, shown), Verdict: e.of.Sentence, Suggestion: e.suggestion,
-		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{}}
+		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{},
+		WinnerCount: int32(e.of.AllHolders), DomainCount: int32(e.of.AllDomains), CandidateCount: int32(e.of.AllCandidates)}
 	for _, f := range e.of.Funnel {
 		step := &pb.FunnelStep{Step: f.Name, Machines: int32(f.Machines)}
 		var lost []string

@@ -52,7 +52,7 @@ const (
 
 // ConsoleClient is a client for the bigfleet.v1alpha1.Console service.
 type ConsoleClient interface {
-	// Names the sources and how fresh each is.
+	// Lists the sources and the age of their data.
 	GetSources(context.Context, *connect.Request[v1alpha1.GetSourcesRequest]) (*connect.Response[v1alpha1.GetSourcesResponse], error)
 	// Streams the overview, whole, at most once a second.
 	WatchOverview(context.Context, *connect.Request[v1alpha1.WatchOverviewRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchOverviewResponse], error)
@@ -64,7 +64,7 @@ type ConsoleClient interface {
 	WatchMoves(context.Context, *connect.Request[v1alpha1.WatchMovesRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchMovesResponse], error)
 	// Finds clusters, needs, machines, nodes, providers, shards, Pods and workloads by a part of their name.
 	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
-	// Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+	// Returns the path of one Pod, hop by hop, from its creation until it is Ready.
 	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
 }
 
@@ -179,7 +179,7 @@ func (c *consoleClient) GetPodPath(ctx context.Context, req *connect.Request[v1a
 
 // ConsoleHandler is an implementation of the bigfleet.v1alpha1.Console service.
 type ConsoleHandler interface {
-	// Names the sources and how fresh each is.
+	// Lists the sources and the age of their data.
 	GetSources(context.Context, *connect.Request[v1alpha1.GetSourcesRequest]) (*connect.Response[v1alpha1.GetSourcesResponse], error)
 	// Streams the overview, whole, at most once a second.
 	WatchOverview(context.Context, *connect.Request[v1alpha1.WatchOverviewRequest], *connect.ServerStream[v1alpha1.WatchOverviewResponse]) error
@@ -191,7 +191,7 @@ type ConsoleHandler interface {
 	WatchMoves(context.Context, *connect.Request[v1alpha1.WatchMovesRequest], *connect.ServerStream[v1alpha1.WatchMovesResponse]) error
 	// Finds clusters, needs, machines, nodes, providers, shards, Pods and workloads by a part of their name.
 	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
-	// Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+	// Returns the path of one Pod, hop by hop, from its creation until it is Ready.
 	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
 }
 

@@ -2,7 +2,7 @@
 //
 // Source: bigfleet/v1alpha1/coordinator.proto
 
-// The slow tier: shards report, instructions ride the answer.
+// Between shards and the coordinator: a shard reports, and the answer carries instructions.
 package bigfleetv1alpha1connect
 
 import (

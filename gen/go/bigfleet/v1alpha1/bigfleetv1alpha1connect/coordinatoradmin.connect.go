@@ -134,11 +134,11 @@ type CoordinatorAdminClient interface {
 	BindCluster(context.Context, *connect.Request[v1alpha1.BindClusterRequest]) (*connect.Response[v1alpha1.BindClusterResponse], error)
 	// Forgets a binding.
 	UnbindCluster(context.Context, *connect.Request[v1alpha1.UnbindClusterRequest]) (*connect.Response[v1alpha1.UnbindClusterResponse], error)
-	// Hands a domain over, release before acquire.
+	// Hands a domain over: the old owner releases it before the new one acquires it.
 	MoveDomain(context.Context, *connect.Request[v1alpha1.MoveDomainRequest]) (*connect.Response[v1alpha1.MoveDomainResponse], error)
 	// Lists handovers under way.
 	ListDomainMoves(context.Context, *connect.Request[v1alpha1.ListDomainMovesRequest]) (*connect.Response[v1alpha1.ListDomainMovesResponse], error)
-	// Ends a handover although the old owner has not released.
+	// Ends a handover although the old owner has not released the domain.
 	FinishDomainMove(context.Context, *connect.Request[v1alpha1.FinishDomainMoveRequest]) (*connect.Response[v1alpha1.FinishDomainMoveResponse], error)
 	// Lists providers, by name.
 	ListProviders(context.Context, *connect.Request[v1alpha1.ListProvidersRequest]) (*connect.Response[v1alpha1.ListProvidersResponse], error)
@@ -164,7 +164,7 @@ type CoordinatorAdminClient interface {
 	ListInstructions(context.Context, *connect.Request[v1alpha1.ListInstructionsRequest]) (*connect.Response[v1alpha1.ListInstructionsResponse], error)
 	// Sends a stuck instruction again.
 	RetryInstruction(context.Context, *connect.Request[v1alpha1.RetryInstructionRequest]) (*connect.Response[v1alpha1.RetryInstructionResponse], error)
-	// Empties a shard, or stops doing so.
+	// Moves everything away from a shard, or stops that.
 	DrainShard(context.Context, *connect.Request[v1alpha1.DrainShardRequest]) (*connect.Response[v1alpha1.DrainShardResponse], error)
 	// Lets a removed shard register again.
 	ReadmitShard(context.Context, *connect.Request[v1alpha1.ReadmitShardRequest]) (*connect.Response[v1alpha1.ReadmitShardResponse], error)
@@ -559,11 +559,11 @@ type CoordinatorAdminHandler interface {
 	BindCluster(context.Context, *connect.Request[v1alpha1.BindClusterRequest]) (*connect.Response[v1alpha1.BindClusterResponse], error)
 	// Forgets a binding.
 	UnbindCluster(context.Context, *connect.Request[v1alpha1.UnbindClusterRequest]) (*connect.Response[v1alpha1.UnbindClusterResponse], error)
-	// Hands a domain over, release before acquire.
+	// Hands a domain over: the old owner releases it before the new one acquires it.
 	MoveDomain(context.Context, *connect.Request[v1alpha1.MoveDomainRequest]) (*connect.Response[v1alpha1.MoveDomainResponse], error)
 	// Lists handovers under way.
 	ListDomainMoves(context.Context, *connect.Request[v1alpha1.ListDomainMovesRequest]) (*connect.Response[v1alpha1.ListDomainMovesResponse], error)
-	// Ends a handover although the old owner has not released.
+	// Ends a handover although the old owner has not released the domain.
 	FinishDomainMove(context.Context, *connect.Request[v1alpha1.FinishDomainMoveRequest]) (*connect.Response[v1alpha1.FinishDomainMoveResponse], error)
 	// Lists providers, by name.
 	ListProviders(context.Context, *connect.Request[v1alpha1.ListProvidersRequest]) (*connect.Response[v1alpha1.ListProvidersResponse], error)
@@ -589,7 +589,7 @@ type CoordinatorAdminHandler interface {
 	ListInstructions(context.Context, *connect.Request[v1alpha1.ListInstructionsRequest]) (*connect.Response[v1alpha1.ListInstructionsResponse], error)
 	// Sends a stuck instruction again.
 	RetryInstruction(context.Context, *connect.Request[v1alpha1.RetryInstructionRequest]) (*connect.Response[v1alpha1.RetryInstructionResponse], error)
-	// Empties a shard, or stops doing so.
+	// Moves everything away from a shard, or stops that.
 	DrainShard(context.Context, *connect.Request[v1alpha1.DrainShardRequest]) (*connect.Response[v1alpha1.DrainShardResponse], error)
 	// Lets a removed shard register again.
 	ReadmitShard(context.Context, *connect.Request[v1alpha1.ReadmitShardRequest]) (*connect.Response[v1alpha1.ReadmitShardResponse], error)

@@ -2,7 +2,7 @@
 //
 // Source: bigfleet/v1alpha1/hostagent.proto
 
-// What the provider of existing hosts and the agents on them say to each other.
+// Protocol between the provider of existing hosts and the agents on those hosts.
 package bigfleetv1alpha1connect
 
 import (
@@ -40,7 +40,7 @@ const (
 
 // HostAgentClient is a client for the bigfleet.v1alpha1.HostAgent service.
 type HostAgentClient interface {
-	// Tells what is on the host and takes what to do next. The answer comes when there is something to do, or after the wait.
+	// Reports the state of the host and returns the next task. The provider answers as soon as there is a task, or after wait_millis.
 	ReportHost(context.Context, *connect.Request[v1alpha1.ReportHostRequest]) (*connect.Response[v1alpha1.ReportHostResponse], error)
 }
 
@@ -76,7 +76,7 @@ func (c *hostAgentClient) ReportHost(ctx context.Context, req *connect.Request[v
 
 // HostAgentHandler is an implementation of the bigfleet.v1alpha1.HostAgent service.
 type HostAgentHandler interface {
-	// Tells what is on the host and takes what to do next. The answer comes when there is something to do, or after the wait.
+	// Reports the state of the host and returns the next task. The provider answers as soon as there is a task, or after wait_millis.
 	ReportHost(context.Context, *connect.Request[v1alpha1.ReportHostRequest]) (*connect.Response[v1alpha1.ReportHostResponse], error)
 }
 

@@ -2,7 +2,7 @@
 //
 // Source: bigfleet/v1alpha1/provideradmin.proto
 
-// What a provider can do, and orders from people to it.
+// What a provider can do, and its administration.
 package bigfleetv1alpha1connect
 
 import (
@@ -58,11 +58,11 @@ const (
 type ProviderAdminClient interface {
 	// Describes the provider. Shards ask at start and on reconnect.
 	GetProvider(context.Context, *connect.Request[v1alpha1.GetProviderRequest]) (*connect.Response[v1alpha1.GetProviderResponse], error)
-	// Tells everything known about one machine.
+	// Returns everything that the provider knows about one machine.
 	ExplainMachine(context.Context, *connect.Request[v1alpha1.ExplainMachineRequest]) (*connect.Response[v1alpha1.ExplainMachineResponse], error)
-	// Ends a FAILED record now.
+	// Removes a FAILED machine now; a new slot replaces it where there is one.
 	RetireMachine(context.Context, *connect.Request[v1alpha1.RetireMachineRequest]) (*connect.Response[v1alpha1.RetireMachineResponse], error)
-	// Lets the held loss of hosts happen.
+	// Accepts the loss of the hosts that the loss guard holds back.
 	AcknowledgeLoss(context.Context, *connect.Request[v1alpha1.AcknowledgeLossRequest]) (*connect.Response[v1alpha1.AcknowledgeLossResponse], error)
 	// Pauses or resumes all mutations. Survives a restart.
 	SetMutations(context.Context, *connect.Request[v1alpha1.SetMutationsRequest]) (*connect.Response[v1alpha1.SetMutationsResponse], error)
@@ -166,11 +166,11 @@ func (c *providerAdminClient) ClaimEpoch(ctx context.Context, req *connect.Reque
 type ProviderAdminHandler interface {
 	// Describes the provider. Shards ask at start and on reconnect.
 	GetProvider(context.Context, *connect.Request[v1alpha1.GetProviderRequest]) (*connect.Response[v1alpha1.GetProviderResponse], error)
-	// Tells everything known about one machine.
+	// Returns everything that the provider knows about one machine.
 	ExplainMachine(context.Context, *connect.Request[v1alpha1.ExplainMachineRequest]) (*connect.Response[v1alpha1.ExplainMachineResponse], error)
-	// Ends a FAILED record now.
+	// Removes a FAILED machine now; a new slot replaces it where there is one.
 	RetireMachine(context.Context, *connect.Request[v1alpha1.RetireMachineRequest]) (*connect.Response[v1alpha1.RetireMachineResponse], error)
-	// Lets the held loss of hosts happen.
+	// Accepts the loss of the hosts that the loss guard holds back.
 	AcknowledgeLoss(context.Context, *connect.Request[v1alpha1.AcknowledgeLossRequest]) (*connect.Response[v1alpha1.AcknowledgeLossResponse], error)
 	// Pauses or resumes all mutations. Survives a restart.
 	SetMutations(context.Context, *connect.Request[v1alpha1.SetMutationsRequest]) (*connect.Response[v1alpha1.SetMutationsResponse], error)

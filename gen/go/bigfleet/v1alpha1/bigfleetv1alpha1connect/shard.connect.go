@@ -2,7 +2,7 @@
 //
 // Source: bigfleet/v1alpha1/shard.proto
 
-// The one stream between a cluster and its shard.
+// The stream between a cluster and its shard.
 package bigfleetv1alpha1connect
 
 import (

@@ -66,25 +66,25 @@ const (
 
 // ShardAdminClient is a client for the bigfleet.v1alpha1.ShardAdmin service.
 type ShardAdminClient interface {
-	// Stops actions of some kinds, for one cluster or provider, or all. Survives restarts.
+	// Stops actions: all, or those of some kinds, one cluster or one provider. Survives restarts.
 	PauseActuation(context.Context, *connect.Request[v1alpha1.PauseActuationRequest]) (*connect.Response[v1alpha1.PauseActuationResponse], error)
 	// Lifts one pause.
 	ResumeActuation(context.Context, *connect.Request[v1alpha1.ResumeActuationRequest]) (*connect.Response[v1alpha1.ResumeActuationResponse], error)
 	// Switches dry run.
 	SetDryRun(context.Context, *connect.Request[v1alpha1.SetDryRunRequest]) (*connect.Response[v1alpha1.SetDryRunResponse], error)
-	// Clears a machine's backoffs, asks the provider, adopts the answer.
+	// Clears a machine's backoffs and reads the machine from its provider again.
 	RetryMachine(context.Context, *connect.Request[v1alpha1.RetryMachineRequest]) (*connect.Response[v1alpha1.RetryMachineResponse], error)
-	// Ignores an unbound machine until its state at the provider changes.
+	// Forgets a machine, and ignores it until its state at the provider changes.
 	ForgetMachine(context.Context, *connect.Request[v1alpha1.ForgetMachineRequest]) (*connect.Response[v1alpha1.ForgetMachineResponse], error)
-	// Accepts the roll-up that is being held and opens the gate.
+	// Accepts the roll-up that is held, and opens the cluster's reclaim gate.
 	AcceptRollup(context.Context, *connect.Request[v1alpha1.AcceptRollupRequest]) (*connect.Response[v1alpha1.AcceptRollupResponse], error)
 	// Reads one provider, or all, in full now.
 	ReconcileNow(context.Context, *connect.Request[v1alpha1.ReconcileNowRequest]) (*connect.Response[v1alpha1.ReconcileNowResponse], error)
-	// Declares a silent cluster dead: demand zero, gate open. Never automatic (B).
+	// Declares a silent cluster dead: its demand becomes zero, and its machines may be reclaimed. Never automatic (B).
 	RetireCluster(context.Context, *connect.Request[v1alpha1.RetireClusterRequest]) (*connect.Response[v1alpha1.RetireClusterResponse], error)
-	// Takes the declaration back; a Hello of the cluster does so too (B).
+	// Withdraws the declaration; a Hello of the cluster does the same (B).
 	UnretireCluster(context.Context, *connect.Request[v1alpha1.UnretireClusterRequest]) (*connect.Response[v1alpha1.UnretireClusterResponse], error)
-	// Gives up the reservation of a move.
+	// Releases the machines that are reserved for a move.
 	AbandonReservation(context.Context, *connect.Request[v1alpha1.AbandonReservationRequest]) (*connect.Response[v1alpha1.AbandonReservationResponse], error)
 	// Clears backoffs of a cluster, need, pool or provider (B).
 	ClearBackoff(context.Context, *connect.Request[v1alpha1.ClearBackoffRequest]) (*connect.Response[v1alpha1.ClearBackoffResponse], error)
@@ -242,25 +242,25 @@ func (c *shardAdminClient) ClearBackoff(ctx context.Context, req *connect.Reques
 
 // ShardAdminHandler is an implementation of the bigfleet.v1alpha1.ShardAdmin service.
 type ShardAdminHandler interface {
-	// Stops actions of some kinds, for one cluster or provider, or all. Survives restarts.
+	// Stops actions: all, or those of some kinds, one cluster or one provider. Survives restarts.
 	PauseActuation(context.Context, *connect.Request[v1alpha1.PauseActuationRequest]) (*connect.Response[v1alpha1.PauseActuationResponse], error)
 	// Lifts one pause.
 	ResumeActuation(context.Context, *connect.Request[v1alpha1.ResumeActuationRequest]) (*connect.Response[v1alpha1.ResumeActuationResponse], error)
 	// Switches dry run.
 	SetDryRun(context.Context, *connect.Request[v1alpha1.SetDryRunRequest]) (*connect.Response[v1alpha1.SetDryRunResponse], error)
-	// Clears a machine's backoffs, asks the provider, adopts the answer.
+	// Clears a machine's backoffs and reads the machine from its provider again.
 	RetryMachine(context.Context, *connect.Request[v1alpha1.RetryMachineRequest]) (*connect.Response[v1alpha1.RetryMachineResponse], error)
-	// Ignores an unbound machine until its state at the provider changes.
+	// Forgets a machine, and ignores it until its state at the provider changes.
 	ForgetMachine(context.Context, *connect.Request[v1alpha1.ForgetMachineRequest]) (*connect.Response[v1alpha1.ForgetMachineResponse], error)
-	// Accepts the roll-up that is being held and opens the gate.
+	// Accepts the roll-up that is held, and opens the cluster's reclaim gate.
 	AcceptRollup(context.Context, *connect.Request[v1alpha1.AcceptRollupRequest]) (*connect.Response[v1alpha1.AcceptRollupResponse], error)
 	// Reads one provider, or all, in full now.
 	ReconcileNow(context.Context, *connect.Request[v1alpha1.ReconcileNowRequest]) (*connect.Response[v1alpha1.ReconcileNowResponse], error)
-	// Declares a silent cluster dead: demand zero, gate open. Never automatic (B).
+	// Declares a silent cluster dead: its demand becomes zero, and its machines may be reclaimed. Never automatic (B).
 	RetireCluster(context.Context, *connect.Request[v1alpha1.RetireClusterRequest]) (*connect.Response[v1alpha1.RetireClusterResponse], error)
-	// Takes the declaration back; a Hello of the cluster does so too (B).
+	// Withdraws the declaration; a Hello of the cluster does the same (B).
 	UnretireCluster(context.Context, *connect.Request[v1alpha1.UnretireClusterRequest]) (*connect.Response[v1alpha1.UnretireClusterResponse], error)
-	// Gives up the reservation of a move.
+	// Releases the machines that are reserved for a move.
 	AbandonReservation(context.Context, *connect.Request[v1alpha1.AbandonReservationRequest]) (*connect.Response[v1alpha1.AbandonReservationResponse], error)
 	// Clears backoffs of a cluster, need, pool or provider (B).
 	ClearBackoff(context.Context, *connect.Request[v1alpha1.ClearBackoffRequest]) (*connect.Response[v1alpha1.ClearBackoffResponse], error)

@@ -84,9 +84,9 @@ type ShardReadClient interface {
 	Plan(context.Context, *connect.Request[v1alpha1.PlanRequest]) (*connect.Response[v1alpha1.PlanResponse], error)
 	// Compares the plans of two cycles (B).
 	CompareCycles(context.Context, *connect.Request[v1alpha1.CompareCyclesRequest]) (*connect.Response[v1alpha1.CompareCyclesResponse], error)
-	// Tells dollars per hour by group and state (B).
+	// Returns the cost in US dollars per hour, by group and state (B).
 	GetCost(context.Context, *connect.Request[v1alpha1.GetCostRequest]) (*connect.Response[v1alpha1.GetCostResponse], error)
-	// Streams records from a position (B).
+	// Streams decision records from a position (B).
 	WatchDecisions(context.Context, *connect.Request[v1alpha1.WatchDecisionsRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchDecisionsResponse], error)
 }
 
@@ -286,9 +286,9 @@ type ShardReadHandler interface {
 	Plan(context.Context, *connect.Request[v1alpha1.PlanRequest]) (*connect.Response[v1alpha1.PlanResponse], error)
 	// Compares the plans of two cycles (B).
 	CompareCycles(context.Context, *connect.Request[v1alpha1.CompareCyclesRequest]) (*connect.Response[v1alpha1.CompareCyclesResponse], error)
-	// Tells dollars per hour by group and state (B).
+	// Returns the cost in US dollars per hour, by group and state (B).
 	GetCost(context.Context, *connect.Request[v1alpha1.GetCostRequest]) (*connect.Response[v1alpha1.GetCostResponse], error)
-	// Streams records from a position (B).
+	// Streams decision records from a position (B).
 	WatchDecisions(context.Context, *connect.Request[v1alpha1.WatchDecisionsRequest], *connect.ServerStream[v1alpha1.WatchDecisionsResponse]) error
 }
 

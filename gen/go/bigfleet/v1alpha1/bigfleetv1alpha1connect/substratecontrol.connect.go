@@ -2,7 +2,7 @@
 //
 // Source: bigfleet/v1alpha1/substratecontrol.proto
 
-// Control of a pretend cloud. Never served by a provider on a real substrate.
+// Control of a simulated cloud. A provider of real machines never serves it.
 package bigfleetv1alpha1connect
 
 import (
@@ -71,7 +71,7 @@ type SubstrateControlClient interface {
 	SetBehaviour(context.Context, *connect.Request[v1alpha1.SetBehaviourRequest]) (*connect.Response[v1alpha1.SetBehaviourResponse], error)
 	// Clears behaviours.
 	ClearBehaviours(context.Context, *connect.Request[v1alpha1.ClearBehavioursRequest]) (*connect.Response[v1alpha1.ClearBehavioursResponse], error)
-	// Sets hidden stock.
+	// Sets how many hosts of a pool can still be created; the provider does not see it.
 	SetStock(context.Context, *connect.Request[v1alpha1.SetStockRequest]) (*connect.Response[v1alpha1.SetStockResponse], error)
 	// Sets prices and interruption probabilities.
 	SetPrice(context.Context, *connect.Request[v1alpha1.SetPriceRequest]) (*connect.Response[v1alpha1.SetPriceResponse], error)
@@ -81,11 +81,11 @@ type SubstrateControlClient interface {
 	ReturnHosts(context.Context, *connect.Request[v1alpha1.ReturnHostsRequest]) (*connect.Response[v1alpha1.ReturnHostsResponse], error)
 	// Announces and carries out spot interruptions.
 	Interrupt(context.Context, *connect.Request[v1alpha1.InterruptRequest]) (*connect.Response[v1alpha1.InterruptResponse], error)
-	// Reads the state of the pretend cloud.
+	// Returns the state of the simulated cloud.
 	GetState(context.Context, *connect.Request[v1alpha1.GetStateRequest]) (*connect.Response[v1alpha1.GetStateResponse], error)
-	// Reads the journal of substrate calls.
+	// Returns the journal of calls to the simulated cloud.
 	GetJournal(context.Context, *connect.Request[v1alpha1.GetJournalRequest]) (*connect.Response[v1alpha1.GetJournalResponse], error)
-	// Back to the start.
+	// Resets the simulated cloud.
 	Reset(context.Context, *connect.Request[v1alpha1.ResetRequest]) (*connect.Response[v1alpha1.ResetResponse], error)
 }
 
@@ -235,7 +235,7 @@ type SubstrateControlHandler interface {
 	SetBehaviour(context.Context, *connect.Request[v1alpha1.SetBehaviourRequest]) (*connect.Response[v1alpha1.SetBehaviourResponse], error)
 	// Clears behaviours.
 	ClearBehaviours(context.Context, *connect.Request[v1alpha1.ClearBehavioursRequest]) (*connect.Response[v1alpha1.ClearBehavioursResponse], error)
-	// Sets hidden stock.
+	// Sets how many hosts of a pool can still be created; the provider does not see it.
 	SetStock(context.Context, *connect.Request[v1alpha1.SetStockRequest]) (*connect.Response[v1alpha1.SetStockResponse], error)
 	// Sets prices and interruption probabilities.
 	SetPrice(context.Context, *connect.Request[v1alpha1.SetPriceRequest]) (*connect.Response[v1alpha1.SetPriceResponse], error)
@@ -245,11 +245,11 @@ type SubstrateControlHandler interface {
 	ReturnHosts(context.Context, *connect.Request[v1alpha1.ReturnHostsRequest]) (*connect.Response[v1alpha1.ReturnHostsResponse], error)
 	// Announces and carries out spot interruptions.
 	Interrupt(context.Context, *connect.Request[v1alpha1.InterruptRequest]) (*connect.Response[v1alpha1.InterruptResponse], error)
-	// Reads the state of the pretend cloud.
+	// Returns the state of the simulated cloud.
 	GetState(context.Context, *connect.Request[v1alpha1.GetStateRequest]) (*connect.Response[v1alpha1.GetStateResponse], error)
-	// Reads the journal of substrate calls.
+	// Returns the journal of calls to the simulated cloud.
 	GetJournal(context.Context, *connect.Request[v1alpha1.GetJournalRequest]) (*connect.Response[v1alpha1.GetJournalResponse], error)
-	// Back to the start.
+	// Resets the simulated cloud.
 	Reset(context.Context, *connect.Request[v1alpha1.ResetRequest]) (*connect.Response[v1alpha1.ResetResponse], error)
 }
 

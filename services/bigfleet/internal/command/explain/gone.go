@@ -21,7 +21,7 @@ func gone(ctx context.Context, a *app.App, s subject.Subject, notFound error) er
 	if err != nil {
 		return err
 	}
-	records, err := history.Of(ctx, a, f, shards, s.Name)
+	records, more, err := history.Of(ctx, a, f, shards, s.Name)
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // a shard may serve no history
 		return notFound
 	}
@@ -37,7 +37,7 @@ func gone(ctx context.Context, a *app.App, s subject.Subject, notFound error) er
 		story = []string{output.Line("Last record at %s: %s", output.Time(records[0].GetAtUnixNanos()), history.Sentence(records[0]))}
 	}
 	if !a.Format.ForPeople() {
-		if len(records) == history.MachineRecords {
+		if more {
 			a.Notef("the newest %d records are in the answer; `bigfleet history %s` shows more", len(records), s)
 		}
 		return a.Format.Message(a.Out, &bigfleetv1alpha1.ExplainResponse{Verdict: verdict + " " + strings.Join(story, " "), Records: records})

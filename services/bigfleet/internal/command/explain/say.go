@@ -15,17 +15,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
-// How many of each a shard's answer names at most.
-const (
-	winnersMost    = 5
-	domainsMost    = 10
-	candidatesMost = 10
-)
-
-// most says that a list may be cut.
-func most(line func(string, ...any), n, limit int, what string) {
-	if n >= limit {
-		line("  At most %d %s are shown.", limit, what)
+// more says how many things of a kind the shard left out of its answer. A shard of an earlier version does not count them.
+func more(line func(string, ...any), shown int, all int32, what string) {
+	if left := int(all) - shown; left > 0 {
+		line("  %d more %s not shown.", left, output.Are(left, what))
 	}
 }
 
@@ -62,14 +55,14 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		for _, h := range r.GetWinners() {
 			line("  %s  need/%s/%s  priority %d: %s", output.Count(int(h.GetMachines()), "machine"), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
 		}
-		most(line, len(r.GetWinners()), winnersMost, "needs")
+		more(line, len(r.GetWinners()), r.GetWinnerCount(), "need")
 	}
 	if len(r.GetDomains()) > 0 {
 		line("\nDomains:")
 		for _, d := range r.GetDomains() {
 			line("  %-20s could hold %.1f%%", d.GetDomain(), float64(d.GetCoveragePerMille())/10)
 		}
-		most(line, len(r.GetDomains()), domainsMost, "domains")
+		more(line, len(r.GetDomains()), r.GetDomainCount(), "domain")
 	}
 	if candidates && len(r.GetCandidates()) > 0 {
 		line("\nCandidates, cheapest first: price + interruptions per hour (from the provider) x cost of an interruption:")
@@ -79,7 +72,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 				line("  %-24s seen: %s", "", seen)
 			}
 		}
-		most(line, len(r.GetCandidates()), candidatesMost, "candidates")
+		more(line, len(r.GetCandidates()), r.GetCandidateCount(), "candidate")
 	}
 	if r.GetNearestMiss() != "" {
 		line("\nNearest miss: %s", r.GetNearestMiss())

@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +13,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
-// OPS-4.15: where a shard's answer may be cut, the command says so, and only there.
+// OPS-4.15: what a shard left out of its answer is counted, and an answer that is whole says nothing.
 func TestCutListsSaySo(t *testing.T) {
-	answer := func(n int) *pb.ExplainResponse {
-		r := &pb.ExplainResponse{Verdict: "Short.", Need: &pb.NeedView{}, Cycle: 1}
-		for i := range n {
+	answer := func(shown int, all int32) *pb.ExplainResponse {
+		r := &pb.ExplainResponse{Verdict: "Short.", Need: &pb.NeedView{}, Cycle: 1, WinnerCount: all, DomainCount: all, CandidateCount: all}
+		for i := range shown {
 			r.Winners = append(r.Winners, &pb.Holder{Need: &pb.NeedRef{ClusterId: "red", RowId: fmt.Sprint("r", i)}, Machines: 1})
 			r.Domains = append(r.Domains, &pb.DomainCoverage{Domain: fmt.Sprint("rack-", i)})
 			r.Candidates = append(r.Candidates, &pb.Candidate{MachineId: fmt.Sprint("m-", i)})
@@ -24,24 +25,25 @@ func TestCutListsSaySo(t *testing.T) {
 		return r
 	}
 	for _, c := range []struct {
-		n    int
-		cuts []string
+		shown int
+		all   int32
+		cuts  []string
 	}{
-		{4, nil},
-		{5, []string{"At most 5 needs are shown."}},
-		{9, []string{"At most 5 needs are shown."}},
-		{10, []string{"At most 5 needs are shown.", "At most 10 domains are shown.", "At most 10 candidates are shown."}},
+		{5, 5, nil},
+		{5, 0, nil}, // an earlier shard
+		{5, 6, []string{"1 more need is not shown.", "1 more domain is not shown.", "1 more candidate is not shown."}},
+		{5, 12, []string{"7 more needs are not shown.", "7 more domains are not shown.", "7 more candidates are not shown."}},
 	} {
 		var out bytes.Buffer
-		say(app.New(env.System()), &out, subject.Subject{Kind: subject.Need, Scope: "red", Name: "web"}, answer(c.n), true)
+		say(app.New(env.System()), &out, subject.Subject{Kind: subject.Need, Scope: "red", Name: "web"}, answer(c.shown, c.all), true)
 		var got []string
 		for line := range strings.Lines(out.String()) {
-			if line = strings.TrimSpace(line); strings.HasPrefix(line, "At most") {
+			if line = strings.TrimSpace(line); strings.HasSuffix(line, "not shown.") {
 				got = append(got, line)
 			}
 		}
-		if fmt.Sprint(got) != fmt.Sprint(c.cuts) {
-			t.Errorf("of %d each the command says %q, want %q:\n%s", c.n, got, c.cuts, &out)
+		if !slices.Equal(got, c.cuts) {
+			t.Errorf("%d of %d each: the command says %q, want %q:\n%s", c.shown, c.all, got, c.cuts, &out)
 		}
 	}
 }

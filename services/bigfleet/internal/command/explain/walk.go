@@ -168,16 +168,14 @@ func (w *walk) fromRequest(ctx context.Context, r *unstructured.Unstructured) er
 	if problem != "" {
 		w.note("warning", "%s", problem)
 	}
-	if phase == string(v1alpha1.RequestPending) {
-		w.stop("no shard has received the request yet: the operator is not running, has no session, or its roll-up is held (`bigfleet get clusters`)")
-		return nil
-	}
-	return w.row(ctx, rows)
+	return w.row(ctx, rows, phase == string(v1alpha1.RequestPending))
 }
 
 // row finds the need of the first of these rows that a shard has. Rows of equal shape have the same id in every cluster, so
 // the cluster matters.
-func (w *walk) row(ctx context.Context, rows []string) error {
+//
+// Acknowledgements are paced, so a pending request may have its row already.
+func (w *walk) row(ctx context.Context, rows []string, pending bool) error {
 	f, shards, err := w.a.Shards(ctx)
 	if err != nil {
 		return err
@@ -216,15 +214,11 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 		}
 	}
 	clusters := slices.Sorted(maps.Keys(inCluster))
-	cluster := ""
-	for _, id := range clusters {
-		if id == w.context || id == w.cluster {
-			cluster = id
-		}
-	}
+	cluster := w.owner(clusters, pending)
 	switch {
-	case cluster == "" && len(clusters) == 1:
-		cluster = clusters[0]
+	case cluster == "" && pending:
+		w.stop("no shard has received the request yet: the operator is not running, has no session, or its roll-up is held (`bigfleet get clusters`)")
+		return failed
 	case cluster == "" && len(clusters) > 1:
 		return exit.Usagef("clusters %v have the same row and none has the name of the kube context: name the cluster with --cluster", clusters)
 	case cluster == "":
@@ -236,6 +230,20 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 	w.note("row", "need/%s/%s", cluster, row)
 	w.Target = &subject.Subject{Kind: subject.Need, Scope: cluster, Name: row}
 	return nil
+}
+
+// owner is the one of the clusters with such a row that the request is in: the cluster of the kube context or of --cluster, else the only
+// one. A request that is not acknowledged yet proves no row, so that the row of another cluster is none of its own.
+func (w *walk) owner(clusters []string, pending bool) string {
+	for _, id := range clusters {
+		if id == w.context || id == w.cluster {
+			return id
+		}
+	}
+	if len(clusters) == 1 && !pending {
+		return clusters[0]
+	}
+	return ""
 }
 
 // node walks from a Node.
@@ -270,11 +278,11 @@ func (w *walk) gone(ctx context.Context, s subject.Subject, why string) error {
 	if err != nil {
 		return err
 	}
-	machines, err := history.MachinesOf(ctx, f, shards, s.Name)
+	machines, _, err := history.MachinesOf(ctx, f, shards, s.Name)
 	if err != nil {
 		return err
 	}
-	records, err := history.Of(ctx, w.a, f, shards, machines[0])
+	records, _, err := history.Of(ctx, w.a, f, shards, machines[0])
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 		case len(pods) == 0:
 			_, _ = fmt.Fprintln(a.Out, "It requests none, or its controller could not create them: `kubectl describe` shows its events.")
 		case len(waiting) > tracedPods:
-			_, _ = fmt.Fprintln(a.Out, output.Line("The first %d waiting Pods are explained.", tracedPods))
+			_, _ = fmt.Fprintln(a.Out, output.Line("The first %d waiting Pods are explained, %d more %s not.", tracedPods, len(waiting)-tracedPods, output.Are(len(waiting)-tracedPods, "Pod")))
 		}
 	}
 	var told []any

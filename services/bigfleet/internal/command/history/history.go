@@ -99,12 +99,12 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 	}
 	subjects := []subject.Subject{s}
 	if s.Kind == subject.Node {
-		machines, err := MachinesOf(ctx, f, shards, s.Name)
+		machines, left, err := MachinesOf(ctx, f, shards, s.Name)
 		if err != nil {
 			return err
 		}
-		if len(machines) == nodeMachines {
-			a.Notef("the newest %d machines of %s are shown; `bigfleet history machine/ID` shows another one", nodeMachines, s)
+		if left > 0 {
+			a.Notef("the newest %d machines of %s are shown, %d more %s not; `bigfleet history machine/ID` shows the records of one", len(machines), s, left, output.Are(left, "machine"))
 		}
 		subjects = nil
 		for _, m := range machines {

@@ -87,23 +87,24 @@ func read(ctx context.Context, sh fleet.Shard, s subject.Subject, span Span, abo
 }
 
 // Of returns the newest records of a machine, from every shard that had it, newest first.
-func Of(ctx context.Context, a *app.App, f *fleet.Fleet, shards []fleet.Shard, machine string) ([]*bigfleetv1alpha1.DecisionRecord, error) {
-	got, err := gather(ctx, a, f, shards, []subject.Subject{{Kind: subject.Machine, Name: machine}}, Span{Limit: MachineRecords}, func(*bigfleetv1alpha1.DecisionRecord) bool { return true })
-	return got.records, err
+func Of(ctx context.Context, a *app.App, f *fleet.Fleet, shards []fleet.Shard, machine string) (records []*bigfleetv1alpha1.DecisionRecord, more bool, err error) {
+	got, err := gather(ctx, a, f, shards, []subject.Subject{{Kind: subject.Machine, Name: machine}}, Span{Limit: machineRecords}, func(*bigfleetv1alpha1.DecisionRecord) bool { return true })
+	return got.records, got.more, err
 }
 
 // Bounds of what one question reads: records of a machine, and machines behind one name of a Node.
 const (
-	MachineRecords = 100
+	machineRecords = 100
 	nodeMachines   = 10
 )
 
 // MachinesOf finds the machines that were behind a Node, the newest first: in the decision logs, which know Nodes that are gone, and
-// among the machines there are. A Node that no record names may have the id of its machine.
-func MachinesOf(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, node string) (machines []string, failed error) {
+// among the machines there are. A Node that no record names may have the id of its machine. left is how many further machines the records
+// name.
+func MachinesOf(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, node string) (machines []string, left int, failed error) {
 	answers, failed := fleet.Each(ctx, f, shards, "looking for node/"+node, func(ctx context.Context, sh fleet.Shard) ([]string, error) {
 		named := func(r *bigfleetv1alpha1.DecisionRecord) bool { return r.GetNodeName() == node } // a shard of an earlier version knows no Nodes
-		got, err := read(ctx, sh, subject.Subject{Kind: subject.Node, Name: node}, Span{Limit: MachineRecords}, named)
+		got, err := read(ctx, sh, subject.Subject{Kind: subject.Node, Name: node}, Span{Limit: machineRecords}, named)
 		if err != nil {
 			return nil, err
 		}
@@ -130,18 +131,26 @@ func MachinesOf(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, node 
 			}
 		}
 	})
-	for _, ids := range answers {
-		if ids == nil {
-			continue
-		}
-		for _, id := range *ids {
-			if !slices.Contains(machines, id) && len(machines) < nodeMachines {
-				machines = append(machines, id)
-			}
+	var ids []string
+	for _, list := range answers {
+		if list != nil {
+			ids = append(ids, *list...)
 		}
 	}
-	if len(machines) == 0 {
-		return []string{node}, failed
+	if len(ids) == 0 {
+		return []string{node}, 0, failed
 	}
-	return machines, nil
+	machines, left = distinct(ids, nodeMachines)
+	return machines, left, nil
+}
+
+// distinct is the first ids that differ, and how many more there are.
+func distinct(ids []string, most int) (first []string, left int) {
+	for _, id := range ids {
+		if !slices.Contains(first, id) {
+			first = append(first, id)
+		}
+	}
+	shown := min(len(first), most)
+	return first[:shown], len(first) - shown
 }

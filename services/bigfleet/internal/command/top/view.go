@@ -46,7 +46,7 @@ func (v view) summary(w io.Writer, now time.Time, label string, p picture) {
 		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), total(s.GetMachinesByState()), s.GetSessions(), s.GetReclaimTokens())
 	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), p.reasons())
 	if left := p.left(); left > 0 {
-		line("the first %d needs are shown, %d more are not: --rows 0 shows all", len(p.needs), left)
+		line("%d more %s not shown: --rows 0 shows all", left, output.Are(left, "need"))
 	}
 	if p.header.GetCycle() == 0 {
 		line("no evaluation yet: demand is unknown, not zero")

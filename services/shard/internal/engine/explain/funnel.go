@@ -29,6 +29,7 @@ func (x *explainer) walk(e *NeedExplanation) {
 		}
 		if why == Accepted || why >= firstOfFree {
 			e.Candidates = x.candidate(e.Candidates, i, why)
+			e.AllCandidates++
 		}
 	}
 	if found && e.Verdict.Status == engine.Short {
@@ -40,7 +41,7 @@ func (x *explainer) walk(e *NeedExplanation) {
 			e.Withheld = append(e.Withheld, WithheldCount{inventory.WithheldReason(reason), n})
 		}
 	}
-	e.Holders = x.holders(t)
+	e.Holders, e.AllHolders = x.holders(t), len(t.holders)
 }
 
 // tally is what the walk counts.
@@ -258,8 +259,9 @@ func (x *explainer) contribution(class uint32) []int64 {
 	return x.cut
 }
 
-// domains ranks the values of the gang's key as its turn would, were it to begin with what this plan has left (ENG-10.6).
-func (x *explainer) domains() []DomainRank {
+// domains ranks the values of the gang's key as its turn would, were it to begin with what this plan has left (ENG-10.6): the best ones, and how
+// many there are.
+func (x *explainer) domains() (shown []DomainRank, all int) {
 	type sums struct {
 		value                string
 		sum, own, idle, spec []int64
@@ -303,7 +305,6 @@ func (x *explainer) domains() []DomainRank {
 		views[i], order[i] = planner.RankDomain(x.agg, id, s.sum, s.own, s.idle, s.spec, s.n), i
 	}
 	slices.SortFunc(order, func(a, b int) int { return planner.CompareDomains(x.w.Space.Strings, &views[a], &views[b]) })
-	var out []DomainRank
 	for _, i := range order[:min(len(order), DomainsShown)] {
 		s := list[i] // viewOf has added everything up in spec
 		d := DomainRank{Domain: s.value, PerMille: 1000, Satisfiable: views[i].Satisfiable, Machines: int(s.n), Chosen: s.value == x.domain}
@@ -313,9 +314,9 @@ func (x *explainer) domains() []DomainRank {
 				d.PerMille = min(d.PerMille, int32(one/1000))
 			}
 		}
-		out = append(out, d)
+		shown = append(shown, d)
 	}
-	return out
+	return shown, len(order)
 }
 
 func machines(whole, shared int) string {

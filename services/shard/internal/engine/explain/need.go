@@ -24,8 +24,10 @@ type NeedExplanation struct {
 	Withheld   []WithheldCount     // marks on machines that fit, by reason
 	Nearest    *NearMiss           // of a short Need: the machine that failed by least
 	Holders    []Holder            // the Needs that have the machines that fit, highest rank first, at most explainHolders
-	Domains    []DomainRank        // of a Same Need, best first, at most explainDomains
+	Domains    []DomainRank        // of a Same Need, best first, at most DomainsShown
 	Candidates []Candidate         // taken ones first, then by effective cost, at most explainCandidates
+
+	AllHolders, AllDomains, AllCandidates int // how many there are, those left out of the lists included
 }
 
 // How many of each an explanation lists.
@@ -125,7 +127,7 @@ func ExplainNeed(w *engine.World, p *engine.Policy, r *engine.Result, ref engine
 	e.Need.RowID = row.RowID
 	x.walk(e)
 	if x.same != "" {
-		e.Domains = x.domains()
+		e.Domains, e.AllDomains = x.domains()
 	}
 	e.Sentence = x.sentence(e)
 	return e

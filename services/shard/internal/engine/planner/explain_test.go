@@ -34,6 +34,11 @@ func TestExplainAgreesWithTheVerdict(t *testing.T) {
 
 func explained(w *engine.World, p *engine.Policy, r *engine.Result, view *views, ref engine.Ref) error {
 	e := explain.ExplainNeed(w, p, r, ref)
+	for _, list := range [][3]int{{len(e.Holders), e.AllHolders, 5}, {len(e.Domains), e.AllDomains, 10}, {len(e.Candidates), e.AllCandidates, 10}} {
+		if list[0] != min(list[1], list[2]) {
+			return fmt.Errorf("of %d holders, domains or candidates %d are listed, not at most %d", list[1], list[0], list[2])
+		}
+	}
 	at := map[explain.Step]int{}
 	left := -1
 	for _, s := range e.Funnel {
