@@ -22,21 +22,22 @@ make bench-ci       # a tenth of each size, four minutes, compared with e2e/benc
 const method = `
 Written by ` + "`make bench-report`" + ` from [benchmarks/results](benchmarks/results); do not edit.
 
-Each benchmark runs beside the physical floor of the same work, in one process, in the order floor, ours, ours, floor; an
-oracle checks every timed output outside the timed part, and a wrong answer prints no time. *Ratio* is ours over floor, the
-median of at least ten rounds with the interval that holds the true median with about 98 %. Outliers stay. A target that is
-not met stands here as **not met**. What dominates, and why some targets are not met: [engine-performance.md](engine-performance.md), [shard-performance.md](shard-performance.md).
+Each benchmark times our work and its physical floor, which is the least that any program must do for the same result, in one process and in the
+order floor, ours, ours, floor. An oracle checks every timed output outside the timed part; a wrong answer prints no time. *Ratio* is ours over
+floor: the median of all rounds, with the interval that contains the true median with a probability of about 98 %. A ratio without an interval is
+from one round. Outliers are kept. A target that is missed is marked **not met**. What dominates, and why some targets are not met:
+[engine-performance.md](engine-performance.md), [shard-performance.md](shard-performance.md).
 `
 
 const tail = `
-## What the numbers do not say
+## What the numbers do not show
 
-No cloud latency: providers are fakes or simulations. The network is loopback. Prices are made up. Everything runs on the
-machine named above, with two cores; no number is scaled to another machine.
+Providers are fakes or simulations, so no latency of a cloud is included. The network is loopback. Prices are invented. All results are from the
+machines above, which have two cores; no number is scaled to another machine.
 
 ## Public figures of others
 
-Not comparable: other work on other machines. They show the order of size of the field.
+These figures are not comparable: the work and the machines differ. They show the order of magnitude in the field.
 
 | Project | Public figure | Condition |
 |---|---|---|
@@ -176,11 +177,18 @@ func boundTable(results []measure.Result) string {
 	for _, p := range pairs(results) {
 		for _, x := range p.first().Bounds {
 			two, one := boundOf(p.two, x.Name), boundOf(p.one, x.Name)
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s, %d checks | %s |\n", Name(*p.first()), x.Name, shown(two), shown(one), limit(x),
-				verdict(x.Limit != 0 || !x.Met, two == nil || two.Met, one == nil || one.Met, one != nil), p.first().Oracle.Name, p.first().Oracle.Checks, recorded(*p.first()))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s, %s | %s |\n", Name(*p.first()), x.Name, shown(two), shown(one), limit(x),
+				verdict(x.Limit != 0 || !x.Met, two == nil || two.Met, one == nil || one.Met, one != nil), p.first().Oracle.Name, checks(p.first().Oracle.Checks), recorded(*p.first()))
 		}
 	}
 	return b.String()
+}
+
+func checks(n int) string {
+	if n == 1 {
+		return "1 check"
+	}
+	return fmt.Sprintf("%d checks", n)
 }
 
 func shown(x *measure.Bound) string {

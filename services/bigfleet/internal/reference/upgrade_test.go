@@ -27,8 +27,8 @@ func TestDefaultsThatDiffer(t *testing.T) {
 	}
 	commands := cli.New(app.New(env.System()))
 	for _, d := range []struct{ role, flag, says string }{
-		{"shard", "execute-concurrency", "others default to 1"},
-		{"shard", "incremental-reconcile", "others have it off"},
+		{"shard", "execute-concurrency", "other implementations default to 1"},
+		{"shard", "incremental-reconcile", "other implementations have it off"},
 		{"shard", "provider-addr", "there is no fake one"},
 		{"shard", "decision-log-retention", "on by default"},
 		{"operator", "qps", "other controllers default to 20"},
@@ -55,8 +55,8 @@ func TestDefaultsThatDiffer(t *testing.T) {
 		row("--"+d.flag, value)
 	}
 	for _, v := range []struct{ chart, setting, value, text string }{
-		{"bigfleet-operator", "replicas", "2", "(others default to 1).\nreplicas: 2\n"},
-		{"bigfleet", "shard.storage.size", "10Gi", "(more room than others ask for). A volume that exists keeps its size.\n  storage: {size: 10Gi,"},
+		{"bigfleet-operator", "replicas", "2", "(other implementations default to 1).\nreplicas: 2\n"},
+		{"bigfleet", "shard.storage.size", "10Gi", "(other implementations default to less). An existing volume keeps its size.\n  storage: {size: 10Gi,"},
 	} {
 		values, err := os.ReadFile(filepath.Join(root, "deploy/charts", v.chart, "values.yaml"))
 		if err != nil || !strings.Contains(string(values), v.text) {

@@ -33,9 +33,9 @@ func newSecrets(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "secrets", Args: cobra.NoArgs,
 		Short: "Create or renew a fleet's certificates as Secrets in one namespace",
-		Long: `Make the authority of a fleet, unless its Secret is there, and for each --secret a Secret with tls.crt, tls.key and ca.crt. What is
-valid for another month and says what is asked for stays; what is near its end, or says something else, is replaced. A Secret that was not
-made by this command is never changed. The chart of the management plane runs this as a Job and, each day, as a CronJob.`,
+		Long: `Creates the CA of a fleet, unless its Secret exists, and for each --secret a Secret with tls.crt, tls.key and ca.crt. A certificate that is
+valid for another month and carries the requested names is kept; any other is replaced. A Secret that this command did not create is
+never changed. The chart of the management plane runs this command as a Job and, daily, as a CronJob.`,
 		Example: "  bigfleet certs secrets -n bigfleet-system --secret bigfleet-cluster-red=cluster/red",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var all []wanted
