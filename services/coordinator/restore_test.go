@@ -76,7 +76,7 @@ func TestDisaster(t *testing.T) {
 
 	old := r.dirs[1] // replica 1 keeps its disk and comes back with it
 	r.dirs[0], r.dirs[2] = t.TempDir(), t.TempDir()
-	restored, err := archive.Restore(read, archive.Restoration{DataDir: r.dirs[0], NodeID: id(0), RaftAdvertise: id(0) + ":7791"})
+	restored, err := archive.Restore(read, archive.Restoration{DataDir: r.dirs[0], NodeID: id(0), RaftAdvertise: id(0) + ":7791", Reason: "the site is gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,12 @@ func TestDisaster(t *testing.T) {
 	}
 	if s := r.status(1); s.GetClusterUuid() == restored.ClusterUUID || s.GetRole() == "leader" {
 		t.Fatalf("the old replica is part of the restored group: %v", s)
+	}
+
+	// COORD-16.10, OPS-4.8: why it was restored is in the audit ring.
+	audit := must(t, c, admin.ListAudit, &v1.ListAuditRequest{Method: "snapshot-restore"}).GetRecords()
+	if len(audit) != 1 || audit[0].GetReason() != "the site is gone" || audit[0].GetAtUnixNanos() == 0 {
+		t.Fatalf("the audit of the restore is %v", audit)
 	}
 
 	// A shard that saw a far higher term from the lost group, for instance because the archive is old.

@@ -26,6 +26,7 @@ type Restoration struct {
 	RaftAdvertise string // required: stable name and port of its Raft transport
 	// FenceStride is added to the fencing term; 0 means the constant. FenceAtLeast is the least that it becomes.
 	FenceStride, FenceAtLeast int64
+	Reason                    string // for the audit ring
 }
 
 // Restored says what a restore did.
@@ -59,6 +60,7 @@ func Restore(a *Archive, r Restoration) (Restored, error) {
 	uuid := newUUID()
 	peer := &pb.Peer{NodeId: r.NodeID, RaftAddress: r.RaftAdvertise, FeatureLevelMax: fleet.Level}
 	next := fleet.RestoreFrom(a.state, uuid, r.NodeID, peer, r.FenceStride, r.FenceAtLeast, now.UnixNano())
+	next = fleet.Noted(next, now.UnixNano(), "snapshot-restore", r.Reason)
 	if err := next.Check(); err != nil {
 		return Restored{}, fmt.Errorf("the restored state is inconsistent: %w", err)
 	}

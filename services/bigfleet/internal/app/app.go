@@ -279,10 +279,10 @@ func (a *App) Mutates(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVarP(&a.Yes, "yes", "y", false, "skip the confirmation")
 	c.Flags().BoolVar(&a.DryRun, "dry-run", false, "validate on the server without changing anything")
 	if !NeedsReason(c.Name()) {
-		c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
+		c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; kept in the records that bigfleet history and bigfleet get audit show")
 		return c
 	}
-	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
+	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; kept in the records that bigfleet history and bigfleet get audit show")
 	_ = c.MarkFlagRequired("reason")                // fails only for an unknown flag
 	c.PreRun = func(c *cobra.Command, _ []string) { // cobra asks for required flags after it
 		if a.DryRun && !c.Flags().Changed("reason") {

@@ -184,6 +184,13 @@ func (a *applier) note(method string, details ...string) {
 	a.audit(&v1.AuditRecord{Actor: a.actor, Method: method, Result: "ok", Reason: strings.Join(details, " ")})
 }
 
+// Noted returns the state with one more audit record, of something that an administrator did to it outside of the log.
+func Noted(s *State, at int64, method, reason string) *State {
+	a := newApplier(s, s.index, &pb.Envelope{ProposedAtUnixNanos: at})
+	a.note(method, reason)
+	return a.s
+}
+
 // code is the name that the audit ring keeps for a refusal.
 func (r *Refusal) code() string {
 	switch r.Kind {

@@ -23,6 +23,8 @@ func New(a *app.App) *cobra.Command {
 		Use: "apply", Args: cobra.NoArgs, Short: "Install or update the CRDs in a cluster, after showing the changes", Example: "  bigfleet crds apply --kube-context red --yes",
 		RunE: func(c *cobra.Command, _ []string) error { return apply(c.Context(), a) },
 	})
+	apply.Flags().Lookup("dry-run").Usage = "show the changes without making them"
+	_ = apply.Flags().MarkHidden("reason") // accepted as by every verb that changes something, but recorded nowhere
 	group.AddCommand(printed(a), apply, &cobra.Command{
 		Use: "diff", Args: cobra.NoArgs, Short: "Compare the CRDs in a cluster with this version; exit code 4 when they differ", Example: "  bigfleet crds diff --kube-context red",
 		RunE: func(c *cobra.Command, _ []string) error { return diff(c.Context(), a) },

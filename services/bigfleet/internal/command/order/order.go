@@ -251,7 +251,9 @@ func NewReconcile(a *app.App) *cobra.Command {
 		}
 		return o.run(c.Context(), a, app.Verb(c), what)
 	}
-	return a.Mutates(c)
+	c = a.Mutates(c)
+	_ = c.Flags().MarkHidden("dry-run") // the verb refuses it, with the reason
+	return c
 }
 
 func newClear(a *app.App) *cobra.Command {

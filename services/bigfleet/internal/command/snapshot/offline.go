@@ -128,8 +128,10 @@ func newRestore(a *app.App) *cobra.Command {
 		RunE:    func(_ *cobra.Command, args []string) error { return restore(a, args[0], r) },
 	})
 	f := c.Flags()
+	f.Lookup("dry-run").Usage = "verify the archive without changing anything"
+	f.Lookup("reason").Usage = "reason for the restore; recorded in the audit log of the restored group"
 	f.StringVar(&r.DataDir, "data-dir", "", "data directory of the replica")
-	f.StringVar(&r.NodeID, "node-id", "", "its id")
+	f.StringVar(&r.NodeID, "node-id", "", "id of the replica")
 	f.StringVar(&r.RaftAdvertise, "raft-advertise", "", "stable host name and port of its Raft transport")
 	f.Int64Var(&r.FenceStride, "fence-stride", archive.FenceStride, "how much to raise the fencing term")
 	f.Int64Var(&r.FenceAtLeast, "fence-at-least", 0, "raise the fencing term to at least this")
@@ -140,6 +142,7 @@ func newRestore(a *app.App) *cobra.Command {
 }
 
 func restore(a *app.App, path string, r archive.Restoration) error {
+	r.Reason = a.Reason
 	got, err := open(a, path)
 	if err != nil {
 		return err
