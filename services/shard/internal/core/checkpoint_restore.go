@@ -76,7 +76,7 @@ func (c *Core) checkpoint(full bool) {
 	c.rollups.finishStaging()
 	c.pub.finishStatuses()
 	c.ledger.listShort()
-	c.pub.notBefore = 0
+	c.pub.notBefore, c.pub.ahead = 0, nil
 	c.cycle.next, c.cycle.large = false, nil
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}

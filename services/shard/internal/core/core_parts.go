@@ -276,8 +276,9 @@ type publisher struct {
 	dirty         bool // something else happened since then
 	blocksChanged bool // what holds actions back may be another in any block
 	lastAt        int64
-	notBefore     int64 // this step has done much already
-	statusAt      int64 // when a verdict that had to wait may be sent; 0: none waits
+	notBefore     int64      // this step has done much already
+	statusAt      int64      // when a verdict that had to wait may be sent; 0: none waits
+	ahead         []spelling // of the last plan
 	needs         map[string]*NeedBlock
 	list          []*NeedBlock
 	subscribers   []subscriber      // by number; 0 is no cluster

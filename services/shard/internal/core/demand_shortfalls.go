@@ -196,7 +196,10 @@ func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
 // it brings them into the order of a report.
 type summing struct {
 	r     *engine.Result
-	known bool // the groups are summed
+	known bool      // the groups are summed
+	at    int64     // when that was
+	forms []formSum // of all of them
+	next  int       // the first of these that is not among the shortfalls
 	short map[string]*shortfall
 	order []*shortfall
 }
@@ -211,6 +214,9 @@ func (c *needLedger) sumShortfalls(x *summing) (done bool) {
 		c.restored = false
 	case x.order == nil:
 		c.joinGroups(x)
+		c.addShortfalls(x)
+	case x.next < len(x.forms):
+		c.addShortfalls(x)
 	default:
 		c.orderShortfalls(x)
 		done = true
@@ -218,22 +224,21 @@ func (c *needLedger) sumShortfalls(x *summing) (done bool) {
 	return done
 }
 
-// joinGroups makes the shortfalls of the sums of all groups.
+// joinGroups sums the sums of all groups.
 func (c *needLedger) joinGroups(x *summing) {
 	c.reasons = [8]int{}
-	var forms []formSum
 	if len(c.summed) == 1 {
-		forms = c.summed[0].forms
+		x.forms = c.summed[0].forms
 	} else {
 		rows := 0
 		for _, s := range c.summed {
 			rows += len(s.forms)
 		}
 		at := make(map[*demand.Form]int, rows)
-		forms = make([]formSum, 0, rows)
+		x.forms = make([]formSum, 0, rows)
 		for _, s := range c.summed {
 			for i := range s.forms {
-				forms = addForm(forms, at, &s.forms[i])
+				x.forms = addForm(x.forms, at, &s.forms[i])
 			}
 		}
 	}
@@ -242,16 +247,23 @@ func (c *needLedger) joinGroups(x *summing) {
 			c.reasons[k] += n
 		}
 	}
+	x.at, x.short, x.order = c.now, make(map[string]*shortfall, len(x.forms)), make([]*shortfall, 0, len(x.forms))
+}
+
+// addShortfalls makes the shortfalls of the next forms.
+func (c *needLedger) addShortfalls(x *summing) {
+	forms := x.forms[x.next:min(x.next+listRowsPart, len(x.forms))]
+	x.next += len(forms)
 	all := make([]shortfall, len(forms))
-	x.short, x.order = make(map[string]*shortfall, len(forms)), make([]*shortfall, len(forms))
 	for i := range forms {
 		s, f := &forms[i], &all[i]
-		*f = shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
+		*f = shortfall{Fingerprint: s.form.Fingerprint, First: x.at, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
 			Bucket: s.form.Interruption, sum: s}
 		if old := c.shortfalls[f.Fingerprint]; old != nil {
 			f.First = old.First
 		}
-		x.short[f.Fingerprint], x.order[i] = f, f
+		x.short[f.Fingerprint] = f
+		x.order = append(x.order, f)
 	}
 }
 

@@ -200,7 +200,8 @@ func TestCheckpointWaitsForLargeRollups(t *testing.T) {
 	}
 }
 
-// SHARD-8.9: after a large roll-up is taken in, the plan and the list of what is short come in parts, too: another cluster is answered between any two.
+// SHARD-8.9: after a large roll-up is taken in, the credit before the plan, the list of what is short, its sum and what readers see come in parts, too: another
+// cluster is answered between any two.
 func TestPlanOfLargeRollupComesInParts(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
 	w.connect("large")
@@ -232,7 +233,13 @@ func TestPlanOfLargeRollupComesInParts(t *testing.T) {
 			after++
 		}
 	}
-	if shown() != 20*demand.PartRows || before < 4 || after < 5 {
+	if shown() != 20*demand.PartRows || before < 6 || after < 10 {
 		t.Errorf("%d rows are shown, after %d steps before the plan and %d after it", shown(), before, after)
+	}
+	for at, row := range w.c.pub.needs["large"].Rows {
+		if want := spellRow(w.c.world, w.c.pub.needs["large"].of, at); !row.says(&NeedRow{Form: want.Form, Group: want.Group, RowID: want.RowID, Aggregate: want.Aggregate,
+			MinUnit: want.MinUnit, Residual: want.Residual, Freed: want.Freed, Arrival: want.Arrival, Verdict: want.Verdict, Domain: want.Domain, Since: row.Since}) {
+			t.Fatalf("row %d is shown as %+v, and is %+v", at, row, want)
+		}
 	}
 }

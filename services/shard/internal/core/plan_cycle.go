@@ -80,6 +80,7 @@ func (c *planning) runCycle() {
 			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
 		}
 	}
+	c.pub.spellsAhead(s.large)
 	s.pending, s.wanted, s.large = [triggers]bool{}, false, nil
 	s.N++
 	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false

@@ -33,6 +33,10 @@ func (c *publisher) flushPublish() {
 		c.timers.add(next, timerPublish, "")
 		return
 	}
+	if !ordered && c.spellAhead() {
+		c.timers.add(c.now+1, timerPublish, "")
+		return
+	}
 	c.dirty = false
 	if c.cycled || ordered {
 		c.list = c.needBlocks(ordered || c.blocksChanged)
@@ -77,7 +81,7 @@ func (c *publisher) needBlocks(ordered bool) []*NeedBlock {
 		next[b.Cluster] = n
 		out = append(out, n)
 	}
-	c.needs = next
+	c.needs, c.ahead = next, nil
 	return out
 }
 
@@ -105,17 +109,67 @@ func placesOf(r *engine.Result) [][]int32 {
 	return out
 }
 
-// spellBlock writes the rows of a new block for readers. What its predecessor spelled out of equal rows is used again.
-func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) *NeedBlock {
-	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
+// spelling is a new block of a cluster with a large roll-up, whose rows are written in parts, each in a step of its own (SHARD-8.9).
+type spelling struct {
+	cluster     string
+	part, parts int // next, and how many: by the number of rows alone
+	of          *engine.Block
+	rows        []NeedRow
+}
+
+// spellsAhead notes that the rows of clusters are many and new in this plan.
+func (c *publisher) spellsAhead(large []largeDemand) {
+	for _, x := range large {
+		rows := 0
+		if d := c.world.Demand.Cluster(x.cluster); d != nil {
+			rows = len(d.Needs)
+		}
+		c.ahead = slices.DeleteFunc(c.ahead, func(y spelling) bool { return y.cluster == x.cluster })
+		c.ahead = append(c.ahead, spelling{cluster: x.cluster, parts: (rows + listRowsPart - 1) / listRowsPart})
+	}
+}
+
+// spellAhead writes the next part of such a block, and reports whether there was one. If another plan came meanwhile, the block may be another,
+// and what is missing of it is written with the publication.
+func (c *publisher) spellAhead() bool {
+	at := slices.IndexFunc(c.ahead, func(x spelling) bool { return x.part < x.parts })
+	if at < 0 {
+		return false
+	}
+	x := &c.ahead[at]
+	x.part++
+	if x.of == nil {
+		at := slices.IndexFunc(c.cycle.result.Blocks, func(b *engine.Block) bool { return b.Cluster == x.cluster })
+		if at < 0 {
+			return true
+		}
+		x.of = c.cycle.result.Blocks[at]
+		x.rows = make([]NeedRow, 0, len(x.of.Needs))
+	}
+	x.spell(c.world, x.of, c.needs[x.cluster], min(x.part*listRowsPart, len(x.of.Needs)))
+	return true
+}
+
+// spell writes rows up to one. What the block before spelled out of equal rows is used again.
+func (x *spelling) spell(w *engine.World, b *engine.Block, old *NeedBlock, end int) {
 	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
-	for i := range b.Needs {
+	for i := len(x.rows); i < end; i++ {
 		if same && b.Verdicts[i].Missing < 0 && old.of.Verdicts[i] == b.Verdicts[i] && old.of.Domain(int32(i)) == b.Domain(int32(i)) {
-			n.Rows[i] = old.Rows[i]
+			x.rows = append(x.rows, old.Rows[i])
 			continue
 		}
-		n.Rows[i] = spellRow(c.world, b, i)
+		x.rows = append(x.rows, spellRow(w, b, i))
 	}
+}
+
+// spellBlock writes the rows of a new block for readers, as far as they are not written.
+func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) *NeedBlock {
+	x := spelling{rows: make([]NeedRow, 0, len(b.Needs))}
+	if at := slices.IndexFunc(c.ahead, func(x spelling) bool { return x.of == b }); at >= 0 {
+		x = c.ahead[at]
+	}
+	x.spell(c.world, b, old, len(b.Needs))
+	n := &NeedBlock{Cluster: b.Cluster, Rows: x.rows, of: b, at: c.now}
 	c.mark(n, b, blocked)
 	n.Demand = demandOf(b)
 	return n

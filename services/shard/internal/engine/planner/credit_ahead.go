@@ -8,7 +8,7 @@ import (
 // Crediting a cluster of which all rows are new takes longer than the rest of a plan. It can be done before the plan, a part at a time, so that others are
 // served in between. What it leaves is what the plan would come to; if anything that it read changes meanwhile, the plan credits the cluster again.
 
-// aheadRows is how many rows a part looks up.
+// aheadRows is how many rows a part looks up, or makes Needs of.
 const aheadRows = 16_384
 
 // ahead is a credit that was begun before a plan.
@@ -17,11 +17,14 @@ type ahead struct {
 	plan    uint64 // the plan before
 	classes uint64
 	folds   uint64
-	begun   bool // its Needs are made
+	rows    int // of which Needs are made
 }
 
-// AheadParts is in how many parts CreditAhead credits a cluster of so many rows.
-func AheadParts(rows int) int { return (rows+aheadRows-1)/aheadRows + 2 }
+// AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, Needs are made of them in
+// parts, and it is ended.
+func AheadParts(rows int) int { return 2*rowParts(rows) + 2 }
+
+func rowParts(rows int) int { return (rows + aheadRows - 1) / aheadRows }
 
 // CreditAhead does one part, from 0 on, of crediting a cluster for the next Plan. It changes nothing that the plan says. It does nothing if the next plan
 // has to look at all clusters, or what the parts before it did is no longer right.
@@ -32,20 +35,22 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 	}
 	p.off = pl.off
 	if p.follow(in) {
+		p.ahead = ahead{}
 		return
 	}
 	p.workers.own.noneOf = 0 // it was asked in the plan before
-	cl := p.clusters.byID[d.ID]
-	switch last := AheadParts(len(d.Needs)) - 1; part {
-	case last - 1:
-		p.beginAhead(cl)
-	case last:
-		p.endAhead(cl)
-	default:
-		rows := d.Needs[min(part*aheadRows, len(d.Needs)):min((part+1)*aheadRows, len(d.Needs))]
-		for i := range rows {
-			p.findMatcher(rows[i].Form)
+	cl, parts := p.clusters.byID[d.ID], rowParts(len(d.Needs))
+	switch {
+	case part < parts:
+		for i := part * aheadRows; i < min((part+1)*aheadRows, len(d.Needs)); i++ {
+			p.findMatcher(d.Needs[i].Form)
 		}
+	case part == parts:
+		p.beginAhead(cl)
+	case part <= 2*parts:
+		p.setUpAhead(cl)
+	default:
+		p.endAhead(cl)
 	}
 }
 
@@ -55,24 +60,44 @@ func (cs *clusters) knows(in engine.Input, id symbol.ID) bool {
 		cs.byID[id].d == in.World.Demand.Cluster(cs.byID[id].d.Name) && !cs.byID[id].gone
 }
 
-// beginAhead makes the Needs of a cluster. What it was credited with is gone then.
+// beginAhead makes ready for the Needs of a cluster. What it was credited with is gone then.
 func (p *planning) beginAhead(cl *clusterState) {
 	p.clusters.dirty = append(p.clusters.dirty[:0], cl)
 	p.findMatchers()
-	p.makeNeeds(cl, &p.workers.own)
+	needs := p.beginNeeds(cl, &p.workers.own)
+	needs.findFolds()
 	p.clusters.markStale(cl) // until it is credited
 	cl.gathered = 0          // its machines are not in order yet
-	p.ahead = ahead{cl, p.plans, cl.classVersion, cl.foldVersion, true}
+	p.ahead = ahead{cl, p.plans, cl.classVersion, cl.foldVersion, 0}
+}
+
+// goesOn reports whether a cluster was begun, and nothing that was read then is another now.
+func (p *planning) goesOn(cl *clusterState) bool {
+	_, supply := p.w.Inventory.Members(cl.d.ID)
+	return p.ahead == (ahead{cl, p.plans, p.w.Inventory.ClassVersion(), p.folding.version, p.ahead.rows}) &&
+		cl.demandVersion == cl.d.Version && cl.supplyVersion == supply && cl.policy == p.policy
+}
+
+// setUpAhead makes the Needs of some rows of a cluster that was begun.
+func (p *planning) setUpAhead(cl *clusterState) {
+	if !p.goesOn(cl) {
+		p.ahead = ahead{}
+		return
+	}
+	needs, end := normalising{&p.plan, &p.folding, cl, &p.workers.own}, min(p.ahead.rows+aheadRows, len(cl.d.Needs))
+	needs.setUpRows(p.ahead.rows, end)
+	p.ahead.rows = end
 }
 
 // endAhead credits a cluster whose Needs are made.
 func (p *planning) endAhead(cl *clusterState) {
-	a := p.ahead
+	goesOn := p.goesOn(cl) && p.ahead.rows == len(cl.d.Needs)
 	p.ahead = ahead{}
-	_, supply := p.w.Inventory.Members(cl.d.ID)
-	if a != (ahead{cl, p.plans, p.w.Inventory.ClassVersion(), p.folding.version, true}) || cl.demandVersion != cl.d.Version || cl.supplyVersion != supply || cl.policy != p.policy {
+	if !goesOn {
 		return
 	}
+	needs := normalising{&p.plan, &p.folding, cl, &p.workers.own}
+	needs.endSetUp()
 	cs := &p.clusters
 	cs.dirty = append(cs.dirty[:0], cl)
 	cs.marks[cl.at] = cs.marks[cl.at]&^staleMark | dirtyMark

@@ -89,15 +89,20 @@ func (nz *normalising) clear() {
 	cl.rooms.forget()
 }
 
-// setUp makes the Needs. It reads of the catalog what prepare has looked up.
-func (nz *normalising) setUp() {
+// setUpRows makes the Needs of some rows. It reads of the catalog what prepare has looked up.
+func (nz *normalising) setUpRows(from, end int) {
 	cl := nz.cl
-	for i := range cl.d.Needs {
+	for i := from; i < end; i++ {
 		if cl.rowNeed[i] != rowFolds {
 			n := &cl.d.Needs[i]
 			nz.add(n, nz.cat.Known(n.Form), int32(i), cl.d.Holds[i])
 		}
 	}
+}
+
+// endSetUp makes the Needs that stand for folded rows, and files all of them by row.
+func (nz *normalising) endSetUp() {
+	cl := nz.cl
 	if len(cl.folds) > 0 {
 		nz.sortFolds()
 	}

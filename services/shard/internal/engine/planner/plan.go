@@ -123,12 +123,19 @@ func (p *planning) credit() {
 
 // makeNeeds makes the Needs of a cluster.
 func (p *planning) makeNeeds(cl *clusterState, x *scratch) {
+	needs := p.beginNeeds(cl, x)
+	needs.findFolds()
+	needs.setUpRows(0, len(cl.d.Needs))
+	needs.endSetUp()
+}
+
+// beginNeeds forgets what a cluster was credited with, and reads its machines.
+func (p *planning) beginNeeds(cl *clusterState, x *scratch) normalising {
 	needs, m := normalising{&p.plan, &p.folding, cl, x}, members{&p.plan, cl, x}
 	needs.clear()
 	cl.f = p.cat.ProjectionOf(cl.d, cl.dims, &x.frames)
 	m.read()
-	needs.findFolds()
-	needs.setUp()
+	return needs
 }
 
 // creditNeeds credits the Needs of a cluster with its machines, and lists those that are short.
