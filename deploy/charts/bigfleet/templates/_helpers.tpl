@@ -128,6 +128,37 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- default (printf "%s-tls" (include "bigfleet.roleName" .)) $tls.secretName -}}
 {{- end -}}
 
+{{/* A StatefulSet cannot mount one Secret in each Pod. So that a shard does not read the keys of others, a container that runs nothing else mounts all of them and
+copies its own (OPS-8.4). One shard has no others, and coordinators trust each other. */}}
+{{- define "bigfleet.copiesKey" -}}
+{{- if and (eq .role "shard") (eq (include "bigfleet.tlsKind" .) "each") (gt (int .root.Values.shard.replicas) 1) -}}true{{- end -}}
+{{- end -}}
+
+{{/* That container: {root, role, once}. */}}
+{{- define "bigfleet.keyContainer" -}}
+name: {{ ternary "first-key" "key" .once }}
+image: {{ include "bigfleet.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+securityContext: {{- toYaml .root.Values.securityContext | nindent 2 }}
+resources:
+  requests: {cpu: 5m, memory: 32Mi}
+  limits: {memory: 128Mi}
+env:
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+args:
+- certs
+- follow
+- /etc/bigfleet/keys/$(POD_NAME)
+- /etc/bigfleet/tls/$(POD_NAME)
+{{- if .once }}
+- --once
+{{- end }}
+volumeMounts:
+- {name: keys, mountPath: /etc/bigfleet/keys, readOnly: true}
+- {name: tls, mountPath: /etc/bigfleet/tls}
+{{- end -}}
+
 {{/* A certificate names its process, so each Pod reads a directory of its own name. */}}
 {{- define "bigfleet.tlsArgs" -}}
 {{- $dir := ternary "/etc/bigfleet/tls/$(POD_NAME)" "/etc/bigfleet/tls" (eq (include "bigfleet.tlsKind" .) "each") -}}
@@ -157,7 +188,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- include "bigfleet.csiVolume" (dict "root" .root "role" .role "uri" (printf "bigfleet://%s/${POD_NAME}" .role) "names" $names) }}
 {{- end }}
 {{- else if eq (include "bigfleet.tlsKind" .) "each" }}
+{{- if include "bigfleet.copiesKey" . }}
 - name: tls
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- end }}
+- name: {{ ternary "keys" "tls" (ne (include "bigfleet.copiesKey" .) "") }}
   projected:
     defaultMode: 0440
     sources:

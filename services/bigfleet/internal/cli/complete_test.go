@@ -26,7 +26,7 @@ func TestEveryValueCompletes(t *testing.T) {
 	files := []string{ // a shell's own completion
 		"file", "from-file", "record", "data-dir", "dir", "checkout", "certs", "report", "log-file", "script", "kubeconfig", "write-kubeconfig", "tls-ca", "tls-cert", "tls-key",
 	}
-	arguments := []string{"ADDR", "NAME", "[DIR]", "DIR", "FILE", "MACHINES", "EPOCH"}                                             // what has no name yet, numbers and files
+	arguments := []string{"ADDR", "NAME", "[DIR]", "DIR", "FROM", "TO", "FILE", "MACHINES", "EPOCH"}                               // what has no name yet, numbers and files
 	own := []string{"KIND", "[NAME]", "NAME]", "SUBJECT", "[SUBJECT]", "SUBJECT]", "CONDITION", "on|off", "(--all", "|", "SHARD)"} // verbs with completions of their own, which completion.txtar tries
 	unused := map[string]bool{}
 	for _, list := range [][]string{words, files} {

@@ -47,6 +47,7 @@ events
 wait
 provider ping/list/conformance/init/sim/kwok
 certs dev
+certs follow
 config view/use/set/delete
 completion
 version

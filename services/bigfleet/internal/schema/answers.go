@@ -64,7 +64,7 @@ func beside() map[string]object {
 func Silent() map[string]string {
 	return map[string]string{
 		"up": "runs until it is stopped", "all-in-one": "runs until it is stopped", "crds print": "prints YAML for kubectl", "certs dev": "writes files",
-		"certs secrets": "writes Secrets", "config set": "writes a file", "config use": "writes a file", "config delete": "writes a file", "provider init": "writes files", "provider conformance": "has --report FILE",
+		"certs secrets": "writes Secrets", "certs follow": "writes files", "config set": "writes a file", "config use": "writes a file", "config delete": "writes a file", "provider init": "writes files", "provider conformance": "has --report FILE",
 	}
 }
 

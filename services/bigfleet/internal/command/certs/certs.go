@@ -1,5 +1,5 @@
 // Package certs is `bigfleet certs`. `dev` makes a throw-away CA and one certificate per identity, for trials; `secrets` is the authority
-// of a fleet without another one: the management plane's chart runs it.
+// of a fleet without another one; `follow` gives a shard its own of several keys. The management plane's chart runs both.
 package certs
 
 import (
@@ -26,7 +26,7 @@ func New(a *app.App) *cobra.Command {
 	}
 	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity without the prefix bigfleet://; repeatable")
 	group := &cobra.Command{Use: "certs", Short: "Create certificates: files for trials, Secrets for a fleet", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	group.AddCommand(dev, newSecrets(a))
+	group.AddCommand(dev, newSecrets(a), newFollow(a))
 	return group
 }
 
