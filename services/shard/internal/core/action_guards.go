@@ -55,6 +55,12 @@ func (c *guards) pausedFor(k Kind, cluster, provider string) bool {
 	return false
 }
 
+// allHeld reports whether an order keeps every action from starting.
+func (c *guards) allHeld() bool {
+	return c.cfg.Paused || c.coord.frozen() || c.cfg.DryRun || c.ctl.DryRun ||
+		slices.ContainsFunc(c.ctl.Pauses, func(p Pause) bool { return len(p.Kinds) == 0 && p.Cluster == "" && p.Provider == "" })
+}
+
 // pauseText names the pauses that cover acquisitions of a cluster: what, by whom and why.
 func (c *guards) pauseText(cluster string) string {
 	switch {

@@ -268,7 +268,7 @@ func (c *Core) wire() {
 	}
 	c.ledger = needLedger{step: st, pools: &c.pools}
 	c.plans = planning{
-		shared: s, planner: planner.NewPlanner(), coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, ledger: &c.ledger,
+		shared: s, planner: planner.NewPlanner(), coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, guards: &c.guards, ledger: &c.ledger,
 		machines: &c.machines, ownership: &c.ownership, pub: &c.pub, sessions: &c.sessions,
 	}
 	c.recovery = recovery{step: st, journal: map[string]JournalEntry{}}

@@ -138,6 +138,7 @@ type planning struct {
 	coord      *coordinatorState
 	dispatcher *dispatcher
 	draining   *draining
+	guards     *guards
 	ledger     *needLedger
 	machines   *machines
 	ownership  *ownership

@@ -10,7 +10,7 @@ import (
 )
 
 // maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
-// storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
+// storm costs at most ten cycles a second and half of the loop's time; a tenth while an order lets no action start (SHARD-6.4).
 func (c *planning) maybeCycle() {
 	s := &c.cycle
 	for len(s.HoldEnds) > 0 { // few; order does not matter, each only marks its cluster
@@ -32,11 +32,24 @@ func (c *planning) maybeCycle() {
 		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
-	if next := s.LastEnd + max(c.cfg.CycleMinSpacing, s.Took); c.now < next {
+	if next := s.LastEnd + c.spacing(); c.now < next {
 		c.timers.add(next, timerSpacing, "")
 		return
 	}
 	c.runCycle()
+}
+
+// heldSpacing is how many times as long as a cycle took the next one waits while nothing can start.
+const heldSpacing = 9
+
+// spacing is how long after a cycle the next one may begin.
+func (c *planning) spacing() int64 {
+	s := &c.cycle
+	least := max(c.cfg.CycleMinSpacing, s.Took)
+	if c.guards.allHeld() {
+		return max(least, min(heldSpacing*s.Took, c.cfg.CycleInterval))
+	}
+	return least
 }
 
 // creditAhead does a part of what the next plan would do first about a large roll-up, and reports whether it did.
