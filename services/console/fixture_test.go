@@ -78,7 +78,7 @@ func (s *shardStub) GetCost(_ context.Context, r *connect.Request[pb.GetCostRequ
 	if r.Msg.GetSeparate() {
 		points = len(r.Msg.GetGroupBy())
 	}
-	return connect.NewResponse(&pb.GetCostResponse{Points: slices.Repeat([]*pb.CostPoint{{AtUnixNanos: time.Now().UnixNano(), Rows: []*pb.CostRow{{Group: []string{s.name}, CostPerHourByState: map[string]float64{"MACHINE_STATE_CONFIGURED": 2.5}}}}}, points)}), nil
+	return connect.NewResponse(&pb.GetCostResponse{Points: slices.Repeat([]*pb.CostPoint{{AtUnixNanos: time.Now().UnixNano(), Rows: []*pb.CostRow{{Group: []string{s.name}, Machines: 1, CostPerHourByState: map[string]float64{"MACHINE_STATE_CONFIGURED": 2.5}}}}}, points)}), nil
 }
 
 func (s *shardStub) WatchDecisions(ctx context.Context, _ *connect.Request[pb.WatchDecisionsRequest], out *connect.ServerStream[pb.WatchDecisionsResponse]) error {

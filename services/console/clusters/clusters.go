@@ -14,6 +14,15 @@ type Reader interface {
 	Find(ctx context.Context, part string, limit int) ([]Object, error)
 	// Pod reads one. Its error is a connect error.
 	Pod(ctx context.Context, cluster, namespace, name string) (Pod, error)
+	// Requesters names the namespaces that request a row of a cluster's demand, the largest first; whole is false if it did not read all
+	// requests. Its error is a connect error.
+	Requesters(ctx context.Context, cluster, row string) (of []Requester, whole bool, err error)
+}
+
+// Requester is a namespace that requests a row. Team is empty if it has none, or may not be read.
+type Requester struct {
+	Namespace, Team string
+	Requests        int
 }
 
 // Object is one that was found. Kind is `pod`, `deployment`, `statefulset` or `job`.

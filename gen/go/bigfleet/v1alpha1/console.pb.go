@@ -1458,6 +1458,180 @@ func (x *PathHop) GetSentence() string {
 	return ""
 }
 
+// Selects a need.
+type GetRequestersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cluster.
+	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Row of the need.
+	RowId         string `protobuf:"bytes,2,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRequestersRequest) Reset() {
+	*x = GetRequestersRequest{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRequestersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRequestersRequest) ProtoMessage() {}
+
+func (x *GetRequestersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRequestersRequest.ProtoReflect.Descriptor instead.
+func (*GetRequestersRequest) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetRequestersRequest) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *GetRequestersRequest) GetRowId() string {
+	if x != nil {
+		return x.RowId
+	}
+	return ""
+}
+
+// Who requests it.
+type GetRequestersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespaces, the largest first, at most 100.
+	Requesters []*Requester `protobuf:"bytes,1,rep,name=requesters,proto3" json:"requesters,omitempty"`
+	// There are more namespaces, or more CapacityRequests than are read.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRequestersResponse) Reset() {
+	*x = GetRequestersResponse{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRequestersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRequestersResponse) ProtoMessage() {}
+
+func (x *GetRequestersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRequestersResponse.ProtoReflect.Descriptor instead.
+func (*GetRequestersResponse) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *GetRequestersResponse) GetRequesters() []*Requester {
+	if x != nil {
+		return x.Requesters
+	}
+	return nil
+}
+
+func (x *GetRequestersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// A namespace that requests a need.
+type Requester struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its team, by the label `team`; empty: it has none, or the console may not read it.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// CapacityRequests of it that the need counts.
+	Requests      int32 `protobuf:"varint,3,opt,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requester) Reset() {
+	*x = Requester{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requester) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requester) ProtoMessage() {}
+
+func (x *Requester) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requester.ProtoReflect.Descriptor instead.
+func (*Requester) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Requester) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Requester) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *Requester) GetRequests() int32 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
 var File_bigfleet_v1alpha1_console_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
@@ -1592,7 +1766,22 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\aPathHop\x12\x10\n" +
 	"\x03hop\x18\x01 \x01(\tR\x03hop\x12\"\n" +
 	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\x12\x1a\n" +
-	"\bsentence\x18\x03 \x01(\tR\bsentence2\xb4\x05\n" +
+	"\bsentence\x18\x03 \x01(\tR\bsentence\"d\n" +
+	"\x14GetRequestersRequest\x12)\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\tclusterId\x12!\n" +
+	"\x06row_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x05rowId\"i\n" +
+	"\x15GetRequestersResponse\x12<\n" +
+	"\n" +
+	"requesters\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.RequesterR\n" +
+	"requesters\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"Y\n" +
+	"\tRequester\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x1a\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests2\x9d\x06\n" +
 	"\aConsole\x12^\n" +
 	"\n" +
 	"GetSources\x12$.bigfleet.v1alpha1.GetSourcesRequest\x1a%.bigfleet.v1alpha1.GetSourcesResponse\"\x03\x90\x02\x01\x12i\n" +
@@ -1604,7 +1793,8 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"WatchMoves\x12$.bigfleet.v1alpha1.WatchMovesRequest\x1a%.bigfleet.v1alpha1.WatchMovesResponse\"\x03\x90\x02\x010\x01\x12R\n" +
 	"\x06Search\x12 .bigfleet.v1alpha1.SearchRequest\x1a!.bigfleet.v1alpha1.SearchResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
-	"GetPodPath\x12$.bigfleet.v1alpha1.GetPodPathRequest\x1a%.bigfleet.v1alpha1.GetPodPathResponse\"\x03\x90\x02\x01B\xd6\x01\n" +
+	"GetPodPath\x12$.bigfleet.v1alpha1.GetPodPathRequest\x1a%.bigfleet.v1alpha1.GetPodPathResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\rGetRequesters\x12'.bigfleet.v1alpha1.GetRequestersRequest\x1a(.bigfleet.v1alpha1.GetRequestersResponse\"\x03\x90\x02\x01B\xd6\x01\n" +
 	"\x15com.bigfleet.v1alpha1B\fConsoleProtoP\x01ZJgithub.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1;bigfleetv1alpha1\xa2\x02\x03BXX\xaa\x02\x11Bigfleet.V1alpha1\xca\x02\x11Bigfleet\\V1alpha1\xe2\x02\x1dBigfleet\\V1alpha1\\GPBMetadata\xea\x02\x12Bigfleet::V1alpha1b\x06proto3"
 
 var (
@@ -1619,7 +1809,7 @@ func file_bigfleet_v1alpha1_console_proto_rawDescGZIP() []byte {
 	return file_bigfleet_v1alpha1_console_proto_rawDescData
 }
 
-var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*SourceStatus)(nil),          // 0: bigfleet.v1alpha1.SourceStatus
 	(*GetSourcesRequest)(nil),     // 1: bigfleet.v1alpha1.GetSourcesRequest
@@ -1641,61 +1831,67 @@ var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*GetPodPathRequest)(nil),     // 17: bigfleet.v1alpha1.GetPodPathRequest
 	(*GetPodPathResponse)(nil),    // 18: bigfleet.v1alpha1.GetPodPathResponse
 	(*PathHop)(nil),               // 19: bigfleet.v1alpha1.PathHop
-	nil,                           // 20: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	nil,                           // 21: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	nil,                           // 22: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
-	nil,                           // 23: bigfleet.v1alpha1.NeedSummary.ByStandingEntry
-	(*FleetStatus)(nil),           // 24: bigfleet.v1alpha1.FleetStatus
-	(*GetStatusResponse)(nil),     // 25: bigfleet.v1alpha1.GetStatusResponse
-	(*DecisionRecord)(nil),        // 26: bigfleet.v1alpha1.DecisionRecord
-	(UnmetReason)(0),              // 27: bigfleet.v1alpha1.UnmetReason
-	(*NeedView)(nil),              // 28: bigfleet.v1alpha1.NeedView
-	(*GetMachineResponse)(nil),    // 29: bigfleet.v1alpha1.GetMachineResponse
-	(*Move)(nil),                  // 30: bigfleet.v1alpha1.Move
-	(*DomainMove)(nil),            // 31: bigfleet.v1alpha1.DomainMove
+	(*GetRequestersRequest)(nil),  // 20: bigfleet.v1alpha1.GetRequestersRequest
+	(*GetRequestersResponse)(nil), // 21: bigfleet.v1alpha1.GetRequestersResponse
+	(*Requester)(nil),             // 22: bigfleet.v1alpha1.Requester
+	nil,                           // 23: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	nil,                           // 24: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	nil,                           // 25: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	nil,                           // 26: bigfleet.v1alpha1.NeedSummary.ByStandingEntry
+	(*FleetStatus)(nil),           // 27: bigfleet.v1alpha1.FleetStatus
+	(*GetStatusResponse)(nil),     // 28: bigfleet.v1alpha1.GetStatusResponse
+	(*DecisionRecord)(nil),        // 29: bigfleet.v1alpha1.DecisionRecord
+	(UnmetReason)(0),              // 30: bigfleet.v1alpha1.UnmetReason
+	(*NeedView)(nil),              // 31: bigfleet.v1alpha1.NeedView
+	(*GetMachineResponse)(nil),    // 32: bigfleet.v1alpha1.GetMachineResponse
+	(*Move)(nil),                  // 33: bigfleet.v1alpha1.Move
+	(*DomainMove)(nil),            // 34: bigfleet.v1alpha1.DomainMove
 }
 var file_bigfleet_v1alpha1_console_proto_depIdxs = []int32{
 	0,  // 0: bigfleet.v1alpha1.GetSourcesResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
 	0,  // 1: bigfleet.v1alpha1.WatchOverviewResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
-	24, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
-	25, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
-	20, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	21, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	22, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	27, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
+	28, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
+	23, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	24, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	25, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
 	9,  // 7: bigfleet.v1alpha1.WatchOverviewResponse.waiting:type_name -> bigfleet.v1alpha1.FleetNeed
-	26, // 8: bigfleet.v1alpha1.WatchOverviewResponse.recent:type_name -> bigfleet.v1alpha1.DecisionRecord
-	27, // 9: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
+	29, // 8: bigfleet.v1alpha1.WatchOverviewResponse.recent:type_name -> bigfleet.v1alpha1.DecisionRecord
+	30, // 9: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
 	6,  // 10: bigfleet.v1alpha1.WatchNeedsRequest.window:type_name -> bigfleet.v1alpha1.NeedWindow
-	23, // 11: bigfleet.v1alpha1.NeedSummary.by_standing:type_name -> bigfleet.v1alpha1.NeedSummary.ByStandingEntry
+	26, // 11: bigfleet.v1alpha1.NeedSummary.by_standing:type_name -> bigfleet.v1alpha1.NeedSummary.ByStandingEntry
 	9,  // 12: bigfleet.v1alpha1.WatchNeedsResponse.upserts:type_name -> bigfleet.v1alpha1.FleetNeed
 	0,  // 13: bigfleet.v1alpha1.WatchNeedsResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
 	7,  // 14: bigfleet.v1alpha1.WatchNeedsResponse.summary:type_name -> bigfleet.v1alpha1.NeedSummary
-	28, // 15: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
-	29, // 16: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
-	26, // 17: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	30, // 18: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
-	31, // 19: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
+	31, // 15: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
+	32, // 16: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
+	29, // 17: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	33, // 18: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
+	34, // 19: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
 	16, // 20: bigfleet.v1alpha1.SearchResponse.hits:type_name -> bigfleet.v1alpha1.SearchHit
 	19, // 21: bigfleet.v1alpha1.GetPodPathResponse.hops:type_name -> bigfleet.v1alpha1.PathHop
-	1,  // 22: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
-	3,  // 23: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
-	5,  // 24: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
-	10, // 25: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
-	12, // 26: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
-	14, // 27: bigfleet.v1alpha1.Console.Search:input_type -> bigfleet.v1alpha1.SearchRequest
-	17, // 28: bigfleet.v1alpha1.Console.GetPodPath:input_type -> bigfleet.v1alpha1.GetPodPathRequest
-	2,  // 29: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
-	4,  // 30: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
-	8,  // 31: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
-	11, // 32: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
-	13, // 33: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
-	15, // 34: bigfleet.v1alpha1.Console.Search:output_type -> bigfleet.v1alpha1.SearchResponse
-	18, // 35: bigfleet.v1alpha1.Console.GetPodPath:output_type -> bigfleet.v1alpha1.GetPodPathResponse
-	29, // [29:36] is the sub-list for method output_type
-	22, // [22:29] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	22, // 22: bigfleet.v1alpha1.GetRequestersResponse.requesters:type_name -> bigfleet.v1alpha1.Requester
+	1,  // 23: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
+	3,  // 24: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
+	5,  // 25: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
+	10, // 26: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
+	12, // 27: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
+	14, // 28: bigfleet.v1alpha1.Console.Search:input_type -> bigfleet.v1alpha1.SearchRequest
+	17, // 29: bigfleet.v1alpha1.Console.GetPodPath:input_type -> bigfleet.v1alpha1.GetPodPathRequest
+	20, // 30: bigfleet.v1alpha1.Console.GetRequesters:input_type -> bigfleet.v1alpha1.GetRequestersRequest
+	2,  // 31: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
+	4,  // 32: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
+	8,  // 33: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
+	11, // 34: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
+	13, // 35: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
+	15, // 36: bigfleet.v1alpha1.Console.Search:output_type -> bigfleet.v1alpha1.SearchResponse
+	18, // 37: bigfleet.v1alpha1.Console.GetPodPath:output_type -> bigfleet.v1alpha1.GetPodPathResponse
+	21, // 38: bigfleet.v1alpha1.Console.GetRequesters:output_type -> bigfleet.v1alpha1.GetRequestersResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_console_proto_init() }
@@ -1713,7 +1909,7 @@ func file_bigfleet_v1alpha1_console_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_console_proto_rawDesc), len(file_bigfleet_v1alpha1_console_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -818,6 +818,94 @@ export declare type PathHop = Message<"bigfleet.v1alpha1.PathHop"> & {
 export declare const PathHopSchema: GenMessage<PathHop>;
 
 /**
+ * Selects a need.
+ *
+ * @generated from message bigfleet.v1alpha1.GetRequestersRequest
+ */
+export declare type GetRequestersRequest = Message<"bigfleet.v1alpha1.GetRequestersRequest"> & {
+  /**
+   * Cluster.
+   *
+   * @generated from field: string cluster_id = 1;
+   */
+  clusterId: string;
+
+  /**
+   * Row of the need.
+   *
+   * @generated from field: string row_id = 2;
+   */
+  rowId: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.GetRequestersRequest.
+ * Use `create(GetRequestersRequestSchema)` to create a new message.
+ */
+export declare const GetRequestersRequestSchema: GenMessage<GetRequestersRequest>;
+
+/**
+ * Who requests it.
+ *
+ * @generated from message bigfleet.v1alpha1.GetRequestersResponse
+ */
+export declare type GetRequestersResponse = Message<"bigfleet.v1alpha1.GetRequestersResponse"> & {
+  /**
+   * Namespaces, the largest first, at most 100.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.Requester requesters = 1;
+   */
+  requesters: Requester[];
+
+  /**
+   * There are more namespaces, or more CapacityRequests than are read.
+   *
+   * @generated from field: bool more = 2;
+   */
+  more: boolean;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.GetRequestersResponse.
+ * Use `create(GetRequestersResponseSchema)` to create a new message.
+ */
+export declare const GetRequestersResponseSchema: GenMessage<GetRequestersResponse>;
+
+/**
+ * A namespace that requests a need.
+ *
+ * @generated from message bigfleet.v1alpha1.Requester
+ */
+export declare type Requester = Message<"bigfleet.v1alpha1.Requester"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Its team, by the label `team`; empty: it has none, or the console may not read it.
+   *
+   * @generated from field: string team = 2;
+   */
+  team: string;
+
+  /**
+   * CapacityRequests of it that the need counts.
+   *
+   * @generated from field: int32 requests = 3;
+   */
+  requests: number;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.Requester.
+ * Use `create(RequesterSchema)` to create a new message.
+ */
+export declare const RequesterSchema: GenMessage<Requester>;
+
+/**
  * Combines the data of the coordinator and the shards; served by the console. Holds no state of its own.
  *
  * @generated from service bigfleet.v1alpha1.Console
@@ -892,6 +980,16 @@ export declare const Console: GenService<{
     methodKind: "unary";
     input: typeof GetPodPathRequestSchema;
     output: typeof GetPodPathResponseSchema;
+  },
+  /**
+   * Names the namespaces that request a need, as their cluster says.
+   *
+   * @generated from rpc bigfleet.v1alpha1.Console.GetRequesters
+   */
+  getRequesters: {
+    methodKind: "unary";
+    input: typeof GetRequestersRequestSchema;
+    output: typeof GetRequestersResponseSchema;
   },
 }>;
 

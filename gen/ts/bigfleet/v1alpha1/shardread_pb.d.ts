@@ -2216,6 +2216,41 @@ export declare type CostRow = Message<"bigfleet.v1alpha1.CostRow"> & {
    * @generated from field: int32 machines = 3;
    */
   machines: number;
+
+  /**
+   * What the cluster requests, by resource. This field and those below are set if `cluster` is the only key, and not of the past.
+   *
+   * @generated from field: map<string, string> requested = 1000;
+   */
+  requested: { [key: string]: string };
+
+  /**
+   * What its machines provide: those that are Configured and not stuck.
+   *
+   * @generated from field: map<string, string> provided = 1001;
+   */
+  provided: { [key: string]: string };
+
+  /**
+   * US dollars per hour of those machines.
+   *
+   * @generated from field: double serving_per_hour = 1002;
+   */
+  servingPerHour: number;
+
+  /**
+   * The part of serving_per_hour that the cluster does not request, by the resource of which it requests the largest part.
+   *
+   * @generated from field: double unused_per_hour = 1003;
+   */
+  unusedPerHour: number;
+
+  /**
+   * US dollars per hour of machines that are Failed, stuck, or Configured without having joined their cluster.
+   *
+   * @generated from field: double stuck_per_hour = 1004;
+   */
+  stuckPerHour: number;
 };
 
 /**

@@ -57,6 +57,9 @@ type cluster struct {
 	names   []clusters.Object
 	cut     bool
 	at      time.Time
+
+	summing  sync.Mutex // held while the requests are read
+	requests summed
 }
 
 // New makes clients. It dials nothing.
@@ -150,11 +153,18 @@ func (c *cluster) more() error {
 
 func (c *cluster) failed(err error) error { return fmt.Errorf("cluster %s: %w", c.id, err) }
 
+func (r *Reader) cluster(id string) (*cluster, error) {
+	if c := r.byID[id]; c != nil {
+		return c, nil
+	}
+	return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("this console does not read cluster %q: --kubeconfig and --contexts name the clusters that it reads (%s)", id, strings.Join(r.ids, ", ")))
+}
+
 // Pod reads a Pod, its CapacityRequest and its Node.
 func (r *Reader) Pod(ctx context.Context, id, namespace, name string) (clusters.Pod, error) {
-	c := r.byID[id]
-	if c == nil {
-		return clusters.Pod{}, connect.NewError(connect.CodeNotFound, fmt.Errorf("this console does not read cluster %q: --kubeconfig and --contexts name the clusters that it reads (%s)", id, strings.Join(r.ids, ", ")))
+	c, err := r.cluster(id)
+	if err != nil {
+		return clusters.Pod{}, err
 	}
 	p, err := c.core.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

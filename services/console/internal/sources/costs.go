@@ -64,7 +64,7 @@ func (s *Shard) note(ctx context.Context) {
 
 // smaller keeps the largest groups of a point.
 func smaller(p *pb.CostPoint) *pb.CostPoint {
-	rows := slices.Clone(p.GetRows())
+	rows := slices.DeleteFunc(slices.Clone(p.GetRows()), func(r *pb.CostRow) bool { return r.GetMachines() == 0 }) // what only requests costs nothing
 	slices.SortStableFunc(rows, func(a, b *pb.CostRow) int {
 		switch x, y := sum(a), sum(b); {
 		case x > y:
@@ -82,11 +82,15 @@ func smaller(p *pb.CostPoint) *pb.CostPoint {
 		rest := &pb.CostRow{Group: []string{othersName}, CostPerHourByState: map[string]float64{}}
 		for _, r := range rows[costGroups:] {
 			rest.Machines += r.GetMachines()
+			rest.ServingPerHour, rest.UnusedPerHour, rest.StuckPerHour = rest.ServingPerHour+r.GetServingPerHour(), rest.UnusedPerHour+r.GetUnusedPerHour(), rest.StuckPerHour+r.GetStuckPerHour()
 			for k, v := range r.GetCostPerHourByState() {
 				rest.CostPerHourByState[k] += v
 			}
 		}
 		out.Rows = append(out.Rows, rest)
+	}
+	for _, r := range out.Rows {
+		r.Requested, r.Provided = nil, nil // amounts are shown of now only
 	}
 	return out
 }

@@ -70,6 +70,12 @@ export function value(q: string | undefined): number {
   const m = /^([+-]?[\d.]+(?:[eE][+-]?\d+)?)([numkMGTPE]i?|)$/.exec(q ?? "");
   return m ? Number(m[1]) * (units[m[2] ?? ""] ?? 1) : 0;
 }
+/** Amounts of two places, added up. */
+export function summed(a: { [k: string]: string }, b: { [k: string]: string }): { [k: string]: string } {
+  const out = { ...a };
+  for (const [k, v] of Object.entries(b)) out[k] = String(value(out[k]) + value(v));
+  return out;
+}
 function quantity(q: string, key: string): string {
   const v = value(q);
   if (!v) return q;

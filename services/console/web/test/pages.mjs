@@ -63,6 +63,9 @@ await b.story("why is my Pod waiting", async (page) => {
   await page.keyboard.press("Enter");
   await page.waitForSelector(".drawer .funnel");
   const said = await page.locator(".drawer").textContent();
+  await page.waitForFunction(() => /Requested by/.test(document.querySelector(".drawer").textContent));
+  const asked = await page.locator(".drawer .facts").textContent();
+  must(asked.includes(`${POD.split("/")[0]}, 1 request`), `the need does not say which namespace requests it: ${asked.slice(0, 400)}`);
   for (const part of ["What would help", "From all machines to those it gets"]) must(said.includes(part), `the need says no "${part}": ${said.slice(0, 400)}`);
   const shown = page.url();
   await page.keyboard.press("Escape");
@@ -70,6 +73,13 @@ await b.story("why is my Pod waiting", async (page) => {
   must(new URL(page.url()).pathname === "/money", "escape leaves the page");
   await page.goto(shown); // who opens the link sees what the sender saw
   await page.waitForSelector(".drawer .funnel");
+});
+await b.story("what was spent today", async (page) => {
+  await b.visit(page, "/");
+  const line = page.locator(".figures .spark");
+  await line.waitFor();
+  const said = await line.getAttribute("aria-label");
+  must(/^Spend today: \$[\d.,]+ an hour at first, \$[\d.,]+ at most, \$[\d.,]+ now$/.test(said), `the line of spend says ${said}`);
 });
 await b.story("what waits, from Now", async (page) => {
   await b.visit(page, "/");
@@ -96,10 +106,31 @@ await b.story("where does the money go", async (page) => {
   await page.waitForSelector("[aria-label=Cost] tbody tr");
   const said = await page.locator("[aria-label=Cost]").textContent();
   must(said.includes("red") && said.includes("$"), `Money does not say what red costs: ${said.slice(0, 300)}`);
+  const sums = await page.locator(".page").textContent();
+  for (const part of [/Clusters request [\d,.]+ cpu/, /provide [\d,.]+ cpu/, /requested \$[\d.,]+/]) must(part.test(sums), `Money does not say what is requested and provided, ${part}: ${sums.slice(0, 600)}`);
   await page.locator("nav[aria-label=Money] a", { hasText: "Waste" }).focus();
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.pathname === "/money/waste");
   await b.settled(page, "waste");
+  await page.waitForSelector("[aria-label='Bought and not requested'] tbody tr");
+  const waste = await page.locator("[aria-label='Bought and not requested']").textContent();
+  must(waste.includes("red") && /cpu/.test(waste), `Waste does not say what red requests: ${waste.slice(0, 300)}`);
+});
+await b.story("the map is walked by keys", async (page) => {
+  await b.visit(page, "/fleet");
+  await page.locator("figure.map canvas").focus();
+  await page.keyboard.press("ArrowRight");
+  const first = await page.locator("figure.map figcaption").textContent();
+  await page.keyboard.press("End");
+  const last = await page.locator("figure.map figcaption").textContent();
+  must(first !== last && last.includes("/h"), `the keys do not go from machine to machine: ${first}, ${last}`);
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Home");
+  await b.judge(page, "the map is walked by keys");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".drawer .timeline li");
+  must((await page.locator(".drawer h1").textContent()).includes(first.split(" ")[0]), "Enter does not open the machine of the ring");
 });
 await b.story("what if, in a link", async (page) => {
   await b.visit(page, "/money/whatif");

@@ -100,8 +100,8 @@ func (t MachineTable) named(i inventory.Index, part string) bool {
 // MachineAt describes a machine that Select found.
 func (t MachineTable) MachineAt(i inventory.Index) MachineView { return t.c.viewMachine(i) }
 
-// Priced is the part of a machine's description that costs are grouped by.
-func (t MachineTable) Priced(i inventory.Index) (v MachineView) {
+// Priced is the part of a machine's description that costs are grouped by; resources asks for those of a Configured one too.
+func (t MachineTable) Priced(i inventory.Index, resources bool) (v MachineView) {
 	inv := t.c.world.Inventory
 	s, text := inv.Shape(inv.Class(inv.Row(i).Class).Shape), inv.Space().Strings
 	v.Machine.Provider, v.Machine.InstanceType, v.Machine.Zone = text.Text(s.Provider), text.Text(s.Type), text.Text(s.Zone)
@@ -111,6 +111,18 @@ func (t MachineTable) Priced(i inventory.Index) (v MachineView) {
 		if v.Intended = p.Cluster; v.Machine.State != inventory.Draining {
 			v.Attribution = p.For
 		}
+	}
+	if inv.Stuck(i) {
+		v.Flags = append(v.Flags, FlagStuck)
+	}
+	if v.Machine.State != inventory.Configured {
+		return v
+	}
+	if inv.Row(i).Readiness() != inventory.ReadyOnce && t.c.unjoined(i) {
+		v.Flags = append(v.Flags, FlagUnjoined)
+	}
+	if resources {
+		v.Machine.Resources = s.Resources.Quantities(inv.Space().Dimensions)
 	}
 	return v
 }

@@ -38,7 +38,8 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 	case len(r.Msg.GroupBy) > groupsMax:
 		return nil, rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("group_by has %d keys, and at most %d can be combined; set `separate` to group by each key separately", len(r.Msg.GroupBy), groupsMax))
 	}
-	if err := s.walkPaid(ctx, func(m *core.MachineView) {
+	clusters := slices.ContainsFunc(bills, (*Bill).ofClusters)
+	if err := s.walkPaid(ctx, clusters, func(m *core.MachineView) {
 		for _, bill := range bills {
 			bill.add(m)
 		}
@@ -47,6 +48,7 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 	}
 	out := &pb.GetCostResponse{}
 	for _, bill := range bills {
+		bill.request(s.cfg.View().Needs)
 		out.Points = append(out.Points, bill.Point(time.Now().UnixNano()))
 	}
 	return connect.NewResponse(out), nil
@@ -89,6 +91,29 @@ func (b *Bill) add(m *core.MachineView) {
 	}
 	row.machines++
 	row.byState[m.Machine.State] += m.Machine.Price
+	if b.ofClusters() {
+		row.use.machine(m)
+	}
+}
+
+// ofClusters reports whether the groups are clusters, and so can be compared with what clusters request.
+func (b *Bill) ofClusters() bool { return slices.Equal(b.by, []string{"cluster"}) }
+
+// request adds what clusters request, those without machines included.
+func (b *Bill) request(needs []*core.NeedBlock) {
+	if !b.ofClusters() {
+		return
+	}
+	for _, of := range needs {
+		row := b.rows[of.Cluster]
+		if row == nil && len(of.Rows) > 0 {
+			row = &costRow{group: []string{of.Cluster}}
+			b.rows[of.Cluster] = row
+		}
+		for i := range of.Rows {
+			row.use.requested.add(of.Rows[i].Aggregate)
+		}
+	}
 }
 
 // Point is what was added, as of a time.
@@ -99,6 +124,7 @@ func (b *Bill) Point(atUnixNanos int64) *pb.CostPoint {
 		for state, micro := range row.byState {
 			out.CostPerHourByState[pb.MachineState(state).String()] = convert.Dollars(micro)
 		}
+		row.use.tell(out)
 		point.Rows = append(point.Rows, out)
 	}
 	slices.SortFunc(point.Rows, func(a, b *pb.CostRow) int { return slices.CompareFunc(a.Group, b.Group, cmp.Compare[string]) })
@@ -109,6 +135,7 @@ type costRow struct {
 	group    []string
 	machines int32
 	byState  map[inventory.State]int64
+	use      use // of clusters
 }
 
 func groupOf(by string, m *core.MachineView) string {
@@ -129,8 +156,9 @@ func groupOf(by string, m *core.MachineView) string {
 	return strconv.FormatFloat(m.Attribution.Interruption.Dollars(), 'f', -1, 64)
 }
 
-// walkPaid visits every machine that this shard pays for, between the core's steps, for as long as one visit may take.
-func (s *Server) walkPaid(ctx context.Context, each func(*core.MachineView)) error {
+// walkPaid visits every machine that this shard pays for, between the core's steps, for as long as one visit may take; with its
+// resources where they count.
+func (s *Server) walkPaid(ctx context.Context, clusters bool, each func(*core.MachineView)) error {
 	q := &core.MachineColumns{Owned: true, States: hosted}
 	after, more := "", true
 	for more {
@@ -141,7 +169,7 @@ func (s *Server) walkPaid(ctx context.Context, each func(*core.MachineView)) err
 				found, after, more = table.Select(after, q, visitPaid, visitRows)
 				for _, i := range found {
 					if table.Exists(i) {
-						m := table.Priced(i)
+						m := table.Priced(i, clusters)
 						each(&m)
 					}
 				}

@@ -48,6 +48,8 @@ const (
 	ConsoleSearchProcedure = "/bigfleet.v1alpha1.Console/Search"
 	// ConsoleGetPodPathProcedure is the fully-qualified name of the Console's GetPodPath RPC.
 	ConsoleGetPodPathProcedure = "/bigfleet.v1alpha1.Console/GetPodPath"
+	// ConsoleGetRequestersProcedure is the fully-qualified name of the Console's GetRequesters RPC.
+	ConsoleGetRequestersProcedure = "/bigfleet.v1alpha1.Console/GetRequesters"
 )
 
 // ConsoleClient is a client for the bigfleet.v1alpha1.Console service.
@@ -66,6 +68,8 @@ type ConsoleClient interface {
 	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
 	// Returns the path of one Pod, hop by hop, from its creation until it is Ready.
 	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
+	// Names the namespaces that request a need, as their cluster says.
+	GetRequesters(context.Context, *connect.Request[v1alpha1.GetRequestersRequest]) (*connect.Response[v1alpha1.GetRequestersResponse], error)
 }
 
 // NewConsoleClient constructs a client for the bigfleet.v1alpha1.Console service. By default, it
@@ -128,6 +132,13 @@ func NewConsoleClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getRequesters: connect.NewClient[v1alpha1.GetRequestersRequest, v1alpha1.GetRequestersResponse](
+			httpClient,
+			baseURL+ConsoleGetRequestersProcedure,
+			connect.WithSchema(consoleMethods.ByName("GetRequesters")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -140,6 +151,7 @@ type consoleClient struct {
 	watchMoves    *connect.Client[v1alpha1.WatchMovesRequest, v1alpha1.WatchMovesResponse]
 	search        *connect.Client[v1alpha1.SearchRequest, v1alpha1.SearchResponse]
 	getPodPath    *connect.Client[v1alpha1.GetPodPathRequest, v1alpha1.GetPodPathResponse]
+	getRequesters *connect.Client[v1alpha1.GetRequestersRequest, v1alpha1.GetRequestersResponse]
 }
 
 // GetSources calls bigfleet.v1alpha1.Console.GetSources.
@@ -177,6 +189,11 @@ func (c *consoleClient) GetPodPath(ctx context.Context, req *connect.Request[v1a
 	return c.getPodPath.CallUnary(ctx, req)
 }
 
+// GetRequesters calls bigfleet.v1alpha1.Console.GetRequesters.
+func (c *consoleClient) GetRequesters(ctx context.Context, req *connect.Request[v1alpha1.GetRequestersRequest]) (*connect.Response[v1alpha1.GetRequestersResponse], error) {
+	return c.getRequesters.CallUnary(ctx, req)
+}
+
 // ConsoleHandler is an implementation of the bigfleet.v1alpha1.Console service.
 type ConsoleHandler interface {
 	// Lists the sources and the age of their data.
@@ -193,6 +210,8 @@ type ConsoleHandler interface {
 	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
 	// Returns the path of one Pod, hop by hop, from its creation until it is Ready.
 	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
+	// Names the namespaces that request a need, as their cluster says.
+	GetRequesters(context.Context, *connect.Request[v1alpha1.GetRequestersRequest]) (*connect.Response[v1alpha1.GetRequestersResponse], error)
 }
 
 // NewConsoleHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -251,6 +270,13 @@ func NewConsoleHandler(svc ConsoleHandler, opts ...connect.HandlerOption) (strin
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	consoleGetRequestersHandler := connect.NewUnaryHandler(
+		ConsoleGetRequestersProcedure,
+		svc.GetRequesters,
+		connect.WithSchema(consoleMethods.ByName("GetRequesters")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bigfleet.v1alpha1.Console/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ConsoleGetSourcesProcedure:
@@ -267,6 +293,8 @@ func NewConsoleHandler(svc ConsoleHandler, opts ...connect.HandlerOption) (strin
 			consoleSearchHandler.ServeHTTP(w, r)
 		case ConsoleGetPodPathProcedure:
 			consoleGetPodPathHandler.ServeHTTP(w, r)
+		case ConsoleGetRequestersProcedure:
+			consoleGetRequestersHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -302,4 +330,8 @@ func (UnimplementedConsoleHandler) Search(context.Context, *connect.Request[v1al
 
 func (UnimplementedConsoleHandler) GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.Console.GetPodPath is not implemented"))
+}
+
+func (UnimplementedConsoleHandler) GetRequesters(context.Context, *connect.Request[v1alpha1.GetRequestersRequest]) (*connect.Response[v1alpha1.GetRequestersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.Console.GetRequesters is not implemented"))
 }

@@ -151,6 +151,9 @@ func (s *sum) row() []string {
 
 func add(groups map[string]*sum, rows []*bigfleetv1alpha1.CostRow) {
 	for _, r := range rows {
+		if r.GetMachines() == 0 { // a cluster that only requests
+			continue
+		}
 		key := strings.Join(r.GetGroup(), "\x00")
 		s := groups[key]
 		if s == nil {

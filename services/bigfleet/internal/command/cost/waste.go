@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,26 +34,21 @@ type waste struct {
 	asked, bought map[string]int64 // thousandths
 }
 
-// stock is what one shard has, and what is asked of it.
-type stock struct {
-	machines []*bigfleetv1alpha1.MachineView
-	needs    []*bigfleetv1alpha1.NeedView
-}
-
 // wasted shows what is paid for and not used.
 func wasted(ctx context.Context, a *app.App) error {
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
 	}
-	answers, failed := fleet.Each(ctx, f, shards, "reading machines and needs", take)
-	var all []stock
+	answers, failed := fleet.Each(ctx, f, shards, "reading costs", costsOfClusters)
+	var all []*bigfleetv1alpha1.CostRow
+	answered := false
 	for _, got := range answers {
 		if got != nil {
-			all = append(all, *got)
+			all, answered = append(all, *got...), true
 		}
 	}
-	if len(all) == 0 && failed != nil {
+	if !answered && failed != nil {
 		return failed
 	}
 	list := output.List{Columns: []output.Column{{Head: "CLUSTER"}, {Head: "MACHINES"}, {Head: "ASKED"}, {Head: "BOUGHT"}, {Head: "USED"}, {Head: "SERVING"}, {Head: "UNUSED"}, {Head: "IDLE"}, {Head: "STUCK"}, {Head: "WASTE"}}}
@@ -83,60 +79,39 @@ func named(cluster string) string {
 	return "cluster/" + cluster
 }
 
-// take reads the machines that exist and the needs of one shard.
-func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
-	req := &bigfleetv1alpha1.ListMachinesRequest{PageSize: 5000}
-	for {
-		got, err := s.Read.ListMachines(ctx, connect.NewRequest(req))
-		if err != nil {
-			return out, err
-		}
-		for _, m := range got.Msg.GetMachines() {
-			if costs(m) && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
-				out.machines = append(out.machines, m)
-			}
-		}
-		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
-			break
+// costsOfClusters reads what each cluster of a shard costs, requests and is provided with.
+func costsOfClusters(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.CostRow, error) {
+	got, err := s.Read.GetCost(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCostRequest{GroupBy: []string{"cluster"}}))
+	if err != nil || len(got.Msg.GetPoints()) == 0 {
+		return nil, err
+	}
+	rows := got.Msg.GetPoints()[0].GetRows()
+	for _, r := range rows {
+		if r.GetCostPerHourByState()[configured] > 0 && r.GetServingPerHour()+r.GetStuckPerHour() == 0 {
+			return nil, errors.New("this shard is older than the command and does not say what its machines provide: upgrade it, or use the command of its version")
 		}
 	}
-	stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{}))
-	if err != nil {
-		return out, err
-	}
-	defer func() { _ = stream.Close() }()
-	for stream.Receive() {
-		if n := stream.Msg().GetNeed(); n != nil {
-			out.needs = append(out.needs, n)
-		}
-	}
-	return out, stream.Err()
+	return rows, nil
 }
 
-// costs reports whether a machine has a host, and so costs its price. Of a shard too old to say it, the state decides.
-func costs(v *bigfleetv1alpha1.MachineView) bool {
-	if v.HasHost != nil {
-		return v.GetHasHost()
-	}
-	return v.GetMachine().GetState() > bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING
-}
+var configured, idle = bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED.String(), bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE.String()
 
-// weigh adds up by cluster, the largest waste first.
-func weigh(all []stock) []*waste {
+// weigh adds up by cluster, over all shards, the largest waste first.
+func weigh(rows []*bigfleetv1alpha1.CostRow) []*waste {
 	by := map[string]*waste{}
-	of := func(cluster string) *waste {
-		if by[cluster] == nil {
-			by[cluster] = &waste{Cluster: cluster, asked: map[string]int64{}, bought: map[string]int64{}}
+	for _, r := range rows {
+		cluster := r.GetGroup()[0]
+		w := by[cluster]
+		if w == nil {
+			w = &waste{Cluster: cluster, asked: map[string]int64{}, bought: map[string]int64{}}
+			by[cluster] = w
 		}
-		return by[cluster]
-	}
-	for _, s := range all {
-		for _, n := range s.needs {
-			plus(of(n.GetClusterId()).asked, n.GetNeed().GetAggregateResources())
-		}
-		for _, v := range s.machines {
-			of(cmp.Or(v.GetMachine().GetCluster(), v.GetIntendedClusterId())).count(v)
-		}
+		w.Machines += int(r.GetMachines())
+		plus(w.asked, r.GetRequested())
+		plus(w.bought, r.GetProvided())
+		w.ServingPerHour += r.GetServingPerHour()
+		w.StuckPerHour += r.GetStuckPerHour()
+		w.IdlePerHour += r.GetCostPerHourByState()[idle]
 	}
 	out := make([]*waste, 0, len(by))
 	for _, w := range by {
@@ -147,24 +122,6 @@ func weigh(all []stock) []*waste {
 		return cmp.Or(cmp.Compare(y.WastePerHour, x.WastePerHour), cmp.Compare(y.ServingPerHour, x.ServingPerHour), strings.Compare(x.Cluster, y.Cluster))
 	})
 	return out
-}
-
-// count adds a machine. One that is stuck serves nobody, whatever its state says.
-func (w *waste) count(v *bigfleetv1alpha1.MachineView) {
-	m := v.GetMachine()
-	w.Machines++
-	stuck := func(f bigfleetv1alpha1.MachineFlag) bool {
-		return f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_STUCK || f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_UNJOINED
-	}
-	switch {
-	case slices.ContainsFunc(v.GetFlags(), stuck), m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED:
-		w.StuckPerHour += m.GetPricePerHour()
-	case m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE:
-		w.IdlePerHour += m.GetPricePerHour()
-	case m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
-		w.ServingPerHour += m.GetPricePerHour()
-		plus(w.bought, m.GetResources().GetResources())
-	}
 }
 
 // judge says how much of what serves is used.

@@ -9,7 +9,8 @@ type CellBox = { x: number; y: number; w: number; h: number; r: MachineRow };
 export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: string; onOpen: (r: MachineRow) => void }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const cells = useRef<CellBox[]>([]);
-  const [over, setOver] = useState<MachineRow>();
+  const ring = useRef<HTMLDivElement>(null);
+  const [over, setOver] = useState<CellBox>();
   const [width, setWidth] = useState(0);
   const theme = useTheme();
   useEffect(() => {
@@ -61,19 +62,49 @@ export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: strin
     g.fillStyle = fill("ink");
     for (const l of labels) g.fillText(l.text, l.x, l.y);
     cells.current = boxes;
+    setOver((o) => o && boxes.find((b) => b.r.id === o.r.id && b.r.shard === o.r.shard)); // where it is now
   }, [rows, by, width, theme]);
   const hit = (e: MouseEvent) => {
     const at = canvas.current?.getBoundingClientRect();
     if (!at) return undefined;
     const [x, y] = [e.clientX - at.left, e.clientY - at.top];
-    return cells.current.find((c) => x >= c.x && x < c.x + c.w && y >= c.y && y < c.y + c.h)?.r;
+    return cells.current.find((c) => x >= c.x && x < c.x + c.w && y >= c.y && y < c.y + c.h);
   };
+  const move = (e: KeyboardEvent) => {
+    const to = e.key === "Enter" || e.key === " " ? over : stepped(cells.current, over, e.key);
+    if (!to) return;
+    e.preventDefault();
+    if (to === over) onOpen(to.r);
+    setOver(to);
+  };
+  useEffect(() => ring.current?.scrollIntoView({ block: "nearest" }), [over]);
   return (
-    <figure>
-      <canvas class="map" ref={canvas} role="img" aria-label={`${rows.length} machines by ${by}; the table has them as text`} onMouseMove={(e) => setOver(hit(e))} onMouseLeave={() => setOver(undefined)} onClick={(e) => { const r = hit(e); if (r) onOpen(r); }} />
-      <figcaption class="dim" style={{ minHeight: "20px" }}>{over ? `${over.id} · ${stateName(over.state)} · ${over.type}, ${capacityName(over.capacity)} · ${over.zone}${over.cluster ? ` · ${over.cluster}` : ""} · ${dollars(over.price)}/h` : "Point at a machine; click opens its life."}</figcaption>
+    <figure class="map">
+      <canvas ref={canvas} tabIndex={0} role="application" aria-roledescription="map" aria-label={`${rows.length} machines by ${by}. Arrow keys go from machine to machine, Enter opens one; the table has them as text`} onKeyDown={move} onBlur={() => setOver(undefined)} onMouseMove={(e) => setOver(hit(e))} onMouseLeave={() => setOver(undefined)} onClick={(e) => { const c = hit(e); if (c) onOpen(c.r); }} />
+      {over && <div class="ring" ref={ring} style={{ left: `${over.x - 2}px`, top: `${over.y - 2}px`, width: `${over.w}px`, height: `${over.h}px` }} />}
+      <figcaption class="dim" role="status" style={{ minHeight: "20px" }}>{over ? described(over.r) : "Point at a machine, or go to it with the arrow keys. Click or Enter opens its life."}</figcaption>
     </figure>
   );
+}
+
+const described = (r: MachineRow) => `${r.id} · ${stateName(r.state)} · ${r.type}, ${capacityName(r.capacity)} · ${r.zone}${r.cluster ? ` · ${r.cluster}` : ""} · ${dollars(r.price)}/h`;
+
+/** The cell that a key leads to: beside it, or the nearest one of the line above or below. */
+function stepped(cells: CellBox[], from: CellBox | undefined, key: string): CellBox | undefined {
+  if (key === "Home") return cells[0];
+  if (key === "End") return cells.at(-1);
+  if (!key.startsWith("Arrow")) return undefined;
+  if (!from) return cells[0];
+  const i = cells.indexOf(from);
+  if (key === "ArrowRight") return cells[i + 1] ?? from;
+  if (key === "ArrowLeft") return cells[i - 1] ?? from;
+  const side = key === "ArrowDown" ? 1 : -1;
+  let best: CellBox | undefined;
+  for (let k = i + side; cells[k] && (!best || cells[k]?.y === best.y); k += side) {
+    const c = cells[k] as CellBox;
+    if (c.y !== from.y && (!best || Math.abs(c.x - from.x) < Math.abs(best.x - from.x))) best = c;
+  }
+  return best ?? from;
 }
 
 function grouped(rows: MachineRow[], by: string): [string, MachineRow[]][] {

@@ -1,16 +1,24 @@
 // Why a need is met or waits: funnel, competitors, nearest miss, what would help.
+import type { GetRequestersResponse } from "@bigfleet/api/v1alpha1/console";
 import { Link } from "wouter-preact";
-import { at, shard } from "../api";
+import { at, live, shard } from "../api";
 import { Ask, Bar, Empty, Facts, Mark, Name, Section, Sentence, Shown, Table, Timeline } from "../design/parts";
-import { amounts, clock, count, dollars, requirement, since, standing } from "../format";
+import { amounts, clock, count, dollars, quote, requirement, since, standing } from "../format";
 import { useAnswer } from "../live";
 import { event } from "../records";
-import { open, opened } from "../url";
+import { momentOf, open, opened, useQuery } from "../url";
 import { Sheet } from "./drawer";
+
+function RequestedBy({ of, cluster, row }: { of: GetRequestersResponse; cluster: string; row: string }) {
+  if (of.requesters.length === 0) return <span class="dim">No CapacityRequest of the cluster counts in it now.</span>;
+  return <>{of.requesters.map((r) => <div key={r.namespace}><Name>{r.namespace}</Name>{r.team && <> of team <Name>{r.team}</Name></>}, {count(r.requests)} {r.requests === 1 ? "request" : "requests"}</div>)}{of.more && <div class="dim">There are more.</div>} <Ask rpc="Console/GetRequesters" body={{ clusterId: cluster, rowId: row }} cli={`bigfleet get needs --cluster ${quote(cluster)} --all-namespaces --kube-context ${quote(cluster)}`} /></>;
+}
 
 export function NeedDrawer({ shardId, cluster, row, print, group }: { shardId: string; cluster: string; row: string; print: string; group: string }) {
   const ref = { clusterId: cluster, rowId: row, profileFingerprint: print, group };
   const answer = useAnswer((signal) => shard.explain({ subject: { case: "need", value: ref } }, at(shardId, signal)), [shardId, cluster, row, print, group], 3000);
+  const moment = momentOf(useQuery()[0]); // a cluster knows its present requests only
+  const asked = useAnswer(row && !moment ? (signal) => live.getRequesters({ clusterId: cluster, rowId: row }, { signal }) : undefined, [cluster, row, moment], 30000);
   return (
     <Sheet title={`${cluster}/${row || print}`} kind="need" end={<Ask rpc="ShardRead/Explain" target={shardId} body={{ need: ref }} cli={`bigfleet explain need/${cluster}/${row || print}`} />}>
       <Shown of={answer}>{(e) => {
@@ -22,7 +30,7 @@ export function NeedDrawer({ shardId, cluster, row, print, group }: { shardId: s
             <p>{s && <Mark shape={s.shape} word={s.word} tone={s.tone} />} {n && !n.satisfied && <span class="dim">for {since(n.unmetSinceUnixNanos)}, {n.turnPosition > 0 && `place ${n.turnPosition} in the order`}</span>}<br /><Sentence>{e.verdict || n?.detailText}</Sentence></p>
             {e.suggestion && <p class="note info"><b>What would help: </b><Sentence>{e.suggestion}</Sentence></p>}
             {n && <Facts of={[
-              ["Cluster", <Link href={opened(open.cluster(shardId, cluster))}><Name>{cluster}</Name></Link>], ["Asks for", amounts(n.need?.aggregateResources)], ["One unit", amounts(n.need?.minUnit)],
+              ["Cluster", <Link href={opened(open.cluster(shardId, cluster))}><Name>{cluster}</Name></Link>], ["Requested by", asked.value ? <RequestedBy of={asked.value} cluster={cluster} row={row} /> : asked.error && <span class="dim">{asked.error}</span>], ["Asks for", amounts(n.need?.aggregateResources)], ["One unit", amounts(n.need?.minUnit)],
               ["Still missing", n.residualDeficit && amounts(n.residualDeficit.resources)], ["Priority", count(n.need?.priority ?? 0)], ["Gang or size", n.need?.group && <Name>{n.need.group.replaceAll("\u0000", " · ")}</Name>],
               ["Wants", n.need?.requirements.map((r) => <div key={r.key}><bdi class="mono">{requirement(r)}</bdi></div>)],
               ["Machines", `${count(n.claimedMachineCount)} claimed${n.onTheWayCount ? `, ${count(n.onTheWayCount)} on the way` : ""}${n.sharedCount ? `, shares of ${count(n.sharedCount)}` : ""}`], ["Cost", `${dollars(n.costUsdPerHour)}/h`],

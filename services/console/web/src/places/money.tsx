@@ -6,7 +6,7 @@ import { at, shard } from "../api";
 import { Chart, type Series } from "../design/chart";
 import { Ask, Bar, Choice, Empty, Figure, Mark, Name, Section, Shown, Table, Waiting } from "../design/parts";
 import { each, Missing, useFleet, useShards } from "../fleet";
-import { capacityName, count, dollars, plainName, since, stateName, toneOf } from "../format";
+import { amounts, capacityName, count, dollars, plainName, since, stateName, summed, toneOf } from "../format";
 import { useAnswer, useNow } from "../live";
 import { asMachine, owned } from "../machines";
 import { link, momentOf, open, opened, useQuery } from "../url";
@@ -27,12 +27,19 @@ export function Money({ tab }: { tab: string }) {
   return <div class="page"><div class="head"><h1>Money</h1></div><nav class="tabs" aria-label="Money">{tabs.map(([k, t]) => <Link key={k} href={link(`/money/${k}`)} aria-current={k === tab ? "page" : undefined}>{t}</Link>)}</nav>{tab === "waste" ? <Waste /> : tab === "whatif" ? <WhatIf /> : <Where />}</div>;
 }
 
-type Row = { group: string; cost: number; machines: number; states: Record<string, number> };
-function gather(points: [string, GetCostResponse][]): Row[] {
+type Amounts = { [resource: string]: string };
+/** Requested, provided, unused and stuck are known of clusters only. */
+type Row = { group: string; cost: number; machines: number; states: Record<string, number>; requested: Amounts; provided: Amounts; serving: number; unused: number; stuck: number };
+function gather(points: [string, GetCostResponse][], at = -1): Row[] {
   const rows = new Map<string, Row>();
-  for (const [, r] of points) for (const c of r.points.at(-1)?.rows ?? []) {
+  for (const [, r] of points) for (const c of r.points.at(at)?.rows ?? []) {
     const group = c.group.join(" · ");
-    const row = rows.get(group) ?? { group, cost: 0, machines: 0, states: {} };
+    const row = rows.get(group) ?? { group, cost: 0, machines: 0, states: {}, requested: {}, provided: {}, serving: 0, unused: 0, stuck: 0 };
+    row.requested = summed(row.requested, c.requested);
+    row.provided = summed(row.provided, c.provided);
+    row.serving += c.servingPerHour;
+    row.unused += c.unusedPerHour;
+    row.stuck += c.stuckPerHour;
     for (const [k, v] of Object.entries(c.costPerHourByState)) {
       row.cost += v;
       row.states[k] = (row.states[k] ?? 0) + v;
@@ -51,7 +58,7 @@ function Where() {
   const by = dims.some(([d]) => d === q.by) ? (q.by as string) : "cluster";
   const moment = momentOf(q);
   const over = Number(q.span ?? 3600);
-  const now = useAnswer(ids.length && !moment ? (s) => each(ids, (id) => shard.getCost({ groupBy: [by] }, at(id, s))) : undefined, [ids.join(), by, moment], 3000);
+  const now = useAnswer(ids.length && !moment ? (s) => each(ids, (id) => shard.getCost({ groupBy: by === "cluster" ? ["cluster"] : ["cluster", by], separate: true }, at(id, s))) : undefined, [ids.join(), by, moment], 3000);
   const past = useAnswer(ids.length ? (s) => {
     const until = moment || BigInt(Date.now()) * 1_000_000n;
     return each(ids, (id) => shard.getCost({ groupBy: [by], sinceUnixNanos: until - BigInt(over) * 1_000_000_000n, untilUnixNanos: until, points: 120 }, at(id, s)));
@@ -62,7 +69,10 @@ function Where() {
     <>
       <div class="filters"><Choice label="By" value={by} options={dims} onChange={(v) => change({ by: v })} /><Choice label="Over the last" value={String(over)} options={spans} onChange={(v) => change({ span: v })} /><Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: [by] }} cli={`bigfleet cost --by ${by}`} prom={metrics[by] ?? spend} /></div>
       <Shown of={shown} empty={(a) => gather(a.got).length === 0 && a.missing.length === 0 && <Empty>Nothing costs money {moment ? "in what the console remembers of that time" : "yet"}.</Empty>}>{(a) => {
-        const rows = gather(a.got);
+        const rows = gather(a.got).filter((r) => r.machines > 0);
+        const clusters = moment && by !== "cluster" ? [] : gather(a.got, moment ? -1 : 0);
+        const unused = clusters.reduce((n, r) => n + r.unused, 0);
+        const [requested, provided] = [clusters.reduce((n, r) => summed(n, r.requested), {}), clusters.reduce((n, r) => summed(n, r.provided), {})];
         const total = rows.reduce((n, r) => n + r.cost, 0);
         const states = new Map<string, number>();
         for (const r of rows) for (const [k, v] of Object.entries(r.states)) states.set(plainName(k), (states.get(plainName(k)) ?? 0) + v);
@@ -72,7 +82,8 @@ function Where() {
           <>
             <Missing of={a.missing} />
             <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"} ask={{ rpc: "ShardRead/GetCost", target: ids[0], cli: "bigfleet cost", prom: spend }}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met" href={link("/fleet/machines", { state: "5" })} ask={{ cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_spend_dollars_per_hour{state="Configured"})' }}>{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" ask={{ cli: "bigfleet cost --waste", prom: idle }} href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure>{!moment && <Figure label="Machines" href={link("/fleet/machines")}>{count(Object.entries(fleet.value?.machinesByState ?? {}).reduce((n, [k, x]) => n + (k === "MACHINE_STATE_SPECULATIVE" ? 0 : Number(x)), 0))}</Figure>}</div>
-            <Bar legend label="Spend" parts={[{ label: "in use", size: busy, tone: "met", text: dollars(busy) }, { label: "on its way", size: part("creating", "configuring"), tone: "way", text: dollars(part("creating", "configuring")) }, { label: "idle", size: part("idle"), tone: "idle", text: dollars(part("idle")), href: link("/money/waste") }, { label: "leaving", size: part("draining", "deleting"), tone: "held", text: dollars(part("draining", "deleting")) }, { label: "failed", size: part("failed"), tone: "short", text: dollars(part("failed")), href: link("/money/waste") }]} />
+            <Bar legend label="Spend" parts={[{ label: clusters.length ? "requested" : "in use", size: busy - unused, tone: "met", text: dollars(busy - unused), href: link("/demand") }, { label: "bought and not requested", size: unused, tone: "money", text: dollars(unused), href: link("/money/waste") }, { label: "on its way", size: part("creating", "configuring"), tone: "way", text: dollars(part("creating", "configuring")) }, { label: "idle", size: part("idle"), tone: "idle", text: dollars(part("idle")), href: link("/money/waste") }, { label: "leaving", size: part("draining", "deleting"), tone: "held", text: dollars(part("draining", "deleting")) }, { label: "failed", size: part("failed"), tone: "short", text: dollars(part("failed")), href: link("/money/waste") }]} />
+            {Object.keys(provided).length > 0 && <p class="dim">Clusters request {amounts(requested) || "nothing"}. Machines that serve them provide {amounts(provided)}. <Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: ["cluster"] }} cli="bigfleet cost --waste" /></p>}
             <Section title={`Over time, by ${named("", dims.find(([d]) => d === by)?.[1] ?? by)}`}><Shown of={past}>{(p) => <Over answers={p.got} by={by} onPick={(t) => change({ at: new Date(t * 1000).toISOString() }, true)} />}</Shown></Section>
             <Section title={`By ${dims.find(([d]) => d === by)?.[1]}`}><Table label="Cost" rows={rows.slice(0, 200)} id={(r) => r.group} columns={[
               { head: dims.find(([d]) => d === by)?.[1] ?? by, cell: (r) => { const f = by === "capacity" ? ["class", classes[named(by, r.group).replace(" ", "_")]] : [filterOf[by], r.group]; return f[0] && f[1] ? <Link href={link("/fleet/machines", { [f[0]]: f[1] })}><Name>{named(by, r.group)}</Name></Link> : <Name>{named(by, r.group)}</Name>; } },
@@ -108,15 +119,37 @@ function Over({ answers, by, onPick }: { answers: [string, GetCostResponse][]; b
 const paid = (m: MachineView) => owned(m) && (m.hasHost ?? true);
 
 function Waste() {
+  return <><Unused /><Unneeded /></>;
+}
+
+/** Of what serves, the part that its cluster does not request. */
+function Unused() {
+  const ids = useShards();
+  const answer = useAnswer(ids.length ? (s) => each(ids, (id) => shard.getCost({ groupBy: ["cluster"] }, at(id, s))) : undefined, [ids.join()], 3000);
+  if (ids.length === 0) return null;
+  return (
+    <Section title="Bought and not requested" end={<Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: ["cluster"] }} cli="bigfleet cost --waste" />}>
+      <Shown of={answer} empty={(a) => gather(a.got).every((r) => r.serving + r.stuck === 0) && a.missing.length === 0 && <Empty>No machine serves a cluster yet.</Empty>}>{(a) => {
+        const rows = gather(a.got).filter((r) => r.group && r.serving + r.stuck > 0).sort((x, y) => y.unused + y.stuck - x.unused - x.stuck || (x.group < y.group ? -1 : 1));
+        return <><Missing of={a.missing} /><Table label="Bought and not requested" rows={rows.slice(0, 200)} id={(r) => r.group} columns={[
+          { head: "Cluster", cell: (r) => <Link href={link("/demand", { cluster: r.group })}><Name>{r.group}</Name></Link> }, { head: "Requested", cell: (r) => amounts(r.requested) || <span class="dim">nothing</span> }, { head: "Provided", cell: (r) => amounts(r.provided) || <span class="dim">nothing</span> },
+          { head: "Use", cell: (r) => <Bar thin label={r.group} parts={[{ label: "requested", size: r.serving - r.unused, tone: "met", text: dollars(r.serving - r.unused) }, { label: "not requested", size: r.unused, tone: "money", text: dollars(r.unused) }, { label: "stuck", size: r.stuck, tone: "short", text: dollars(r.stuck) }]} /> },
+          { head: "$/h", num: true, cell: (r) => dollars(r.serving) }, { head: "Not requested", num: true, cell: (r) => dollars(r.unused) }, { head: "Stuck", num: true, cell: (r) => dollars(r.stuck) }]} /><p class="dim">At least so much is not requested: it counts by the resource of which a cluster requests the largest part.</p></>;
+      }}</Shown>
+    </Section>
+  );
+}
+
+function Unneeded() {
   const ids = useShards();
   const now = useNow(5000);
   const answer = useAnswer(ids.length ? (s) => each(ids, (id) => shard.listMachines({ pageSize: 1000, states: [MachineState.IDLE, MachineState.FAILED, MachineState.DRAINING, MachineState.DELETING] }, at(id, s))) : undefined, [ids.join()], 3000);
   if (ids.length === 0) return <Waiting />;
   return (
-    <Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
+    <Section title="Machines that serve nobody"><Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
       const rows = a.got.flatMap(([, x]) => x.machines.filter(paid).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
       return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" prom={idle} /></p>
         <Table label="Machines that are not in use" rows={rows.slice(0, 300)} id={(r) => r.id} columns={[{ head: "Machine", cell: (r) => <Link href={opened(open.machine(r.id, r.shard))}><Name>{r.id}</Name></Link> }, { head: "State", cell: (r) => <Mark word={stateName(r.state)} tone={toneOf(r.state)} /> }, { head: "For", num: true, cell: (r) => since(BigInt(r.since) * 1_000_000n, now) }, { head: "Type", cell: (r) => `${r.type}, ${capacityName(r.capacity)}` }, { head: "Zone", cell: (r) => r.zone }, { head: "Last cluster", cell: (r) => <Name>{r.cluster}</Name> }, { head: "$/h", num: true, cell: (r) => dollars(r.price) }]} /></>;
-    }}</Shown>
+    }}</Shown></Section>
   );
 }

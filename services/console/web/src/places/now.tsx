@@ -1,8 +1,9 @@
 // Now: is anything wrong?
-import type { NeedView } from "@bigfleet/api/v1alpha1/shardread";
+import type { GetCostResponse, NeedView } from "@bigfleet/api/v1alpha1/shardread";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { Ask, Bar, Copy, Empty, Figure, Mark, Name, Section, Sentence, Shown, Waiting } from "../design/parts";
+import { Spark } from "../design/spark";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { each, Missing, useFleet, useShards } from "../fleet";
 import { amounts, byState, count, dollars, needName, plainName, shortRow, since, standing, stateNumber, stateTone } from "../format";
@@ -39,7 +40,7 @@ function Live() {
         <Figure label="Needs met" href={link("/demand")} tone={unmet ? undefined : "met"} ask={needs}>{count(Number(v.needs) - unmet)} of {count(v.needs)}</Figure>
         <Figure label="Waiting" href={link("/demand", { show: "waiting" })} tone={unmet ? "short" : undefined} ask={{ cli: "bigfleet get needs --unmet", prom: "sum by (reason) (bigfleet_shard_needs_unmet)" }}>{count(unmet)}</Figure>
         <Figure label="Machines in use" href={link("/fleet/machines", { state: "5" })} ask={machines}>{count(v.machinesByState.MACHINE_STATE_CONFIGURED ?? 0n)}</Figure>
-        <Figure label="Spend" href={link("/money")} ask={{ rpc: "ShardRead/GetCost", target: v.shards[0]?.shardId, cli: "bigfleet cost", prom: "sum(bigfleet_shard_spend_dollars_per_hour)" }}>{dollars(v.costPerHour)}<span class="dim"> /h</span></Figure>
+        <Figure label="Spend" href={link("/money")} ask={{ rpc: "ShardRead/GetCost", target: v.shards[0]?.shardId, cli: "bigfleet cost", prom: "sum(bigfleet_shard_spend_dollars_per_hour)" }}>{dollars(v.costPerHour)}<span class="dim"> /h</span> <Today /></Figure>
         <Figure label="Actions in a minute" href={link("/history")} ask={{ rpc: "ShardRead/GetMachineHistory", target: v.shards[0]?.shardId, body: { pageSize: 100 }, cli: "bigfleet history", prom: "sum by (kind) (increase(bigfleet_shard_actions_total[1m]))" }}>{count(rates.reduce((n, [, x]) => n + x, 0))}</Figure>
         <Figure label="Clusters connected" href={link("/fleet/clusters")} ask={{ rpc: "ShardRead/ListClusters", target: v.shards[0]?.shardId, cli: "bigfleet get clusters", prom: "sum(bigfleet_shard_active_sessions)" }}>{count(v.shards.reduce((n, s) => n + s.sessions, 0))}</Figure>
       </div>
@@ -71,6 +72,30 @@ function Live() {
     </div>
   );
 }
+/** Spend since midnight, or since the console began to note it. */
+function Today() {
+  const ids = useShards();
+  const answer = useAnswer(ids.length ? (s) => {
+    const midnight = BigInt(new Date().setHours(0, 0, 0, 0)) * 1_000_000n;
+    return each(ids, (id) => shard.getCost({ groupBy: ["capacity"], sinceUnixNanos: midnight, untilUnixNanos: BigInt(Date.now()) * 1_000_000n, points: 96 }, at(id, s)));
+  } : undefined, [ids.join()], 60000);
+  const values = spendOf(answer.value?.got.map(([, r]) => r) ?? []);
+  if (values.length < 2) return null;
+  return <Spark values={values} label={`Spend today: ${dollars(values[0] ?? 0)} an hour at first, ${dollars(Math.max(...values))} at most, ${dollars(values.at(-1) ?? 0)} now`} />;
+}
+/** Shards are noted at different times: at each, what every shard cost last adds up. */
+function spendOf(shards: GetCostResponse[]): number[] {
+  const notes = shards.flatMap((r, of) => r.points.map((p) => ({ of, when: p.atUnixNanos, cost: p.rows.reduce((n, row) => n + Object.values(row.costPerHourByState).reduce((m, x) => m + x, 0), 0) }))).sort((x, y) => (x.when < y.when ? -1 : 1));
+  const last = new Map<number, number>();
+  const all = shards.filter((r) => r.points.length > 0).length;
+  const out: number[] = [];
+  for (const n of notes) {
+    last.set(n.of, n.cost);
+    if (last.size === all) out.push([...last.values()].reduce((a, b) => a + b, 0));
+  }
+  return out;
+}
+
 /** Rows keep their place while the pointer is on them; new ones gather behind a count. */
 function Calm<T>({ rows, keyOf, children }: { rows: T[]; keyOf: (row: T) => string; children: (rows: T[]) => preact.ComponentChildren }) {
   const [held, hold] = useState<T[]>();
