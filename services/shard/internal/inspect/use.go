@@ -39,10 +39,10 @@ func (a amounts) text() map[string]string {
 	return out
 }
 
-// machine adds one. A machine that is stuck serves nobody, whatever its state says.
+// machine adds one. A machine that is stuck serves no cluster, whatever its state says.
 func (u *use) machine(m *core.MachineView) {
 	switch state := m.Machine.State; {
-	case state == inventory.Idle: // kept, and told by its state
+	case state == inventory.Idle: // kept, and counted by its state
 	case state == inventory.Failed, slices.Contains(m.Flags, core.FlagStuck), slices.Contains(m.Flags, core.FlagUnjoined):
 		u.stuck += m.Machine.Price
 	case state == inventory.Configured:
