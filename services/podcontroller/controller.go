@@ -23,6 +23,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/gangs"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/penalty"
@@ -156,7 +157,7 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 			{GVK: core.WithKind("Event"), Resource: "events"},
 		},
 		Objects: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                   {Transform: translate.StripPod},
+			&corev1.Pod{}:                   {Transform: cached.Strip},
 			&corev1.Node{}:                  {Transform: translate.StripNode},
 			&v1alpha1.UpcomingNode{}:        {Transform: keeper.StripUpcoming},
 			&corev1.PersistentVolumeClaim{}: {Transform: volumes.Strip},
@@ -178,12 +179,21 @@ func (p *controller) watch(ctx context.Context) error {
 		follow(ctx, p, &corev1.PersistentVolumeClaim{}, p.volumes.SetClaim, p.volumes.DeleteClaim),
 		follow(ctx, p, &corev1.PersistentVolume{}, p.volumes.SetVolume, p.volumes.DeleteVolume),
 		follow(ctx, p, &storagev1.StorageClass{}, p.volumes.SetClass, p.volumes.DeleteClass),
-		follow(ctx, p, &corev1.Pod{}, func(pod *corev1.Pod) { p.volumes.SetPod(pod); p.gangs.SetPod(pod); p.keeper.SetPod(pod) },
-			func(pod *corev1.Pod) { p.volumes.DeletePod(pod); p.gangs.DeletePod(pod); p.keeper.DeletePod(pod) }),
+		follow(ctx, p, &corev1.Pod{}, func(pod *cached.Pod) {
+			whole := pod.Whole()
+			p.volumes.SetPod(whole)
+			p.gangs.SetPod(whole)
+			p.keeper.SetPod(pod)
+		}, func(pod *cached.Pod) {
+			whole := pod.Whole()
+			p.volumes.DeletePod(whole)
+			p.gangs.DeletePod(whole)
+			p.keeper.DeletePod(pod)
+		}),
 	)
 }
 
-func follow[T client.Object](ctx context.Context, p *controller, kind T, set, gone func(T)) error {
+func follow[T client.Object](ctx context.Context, p *controller, kind client.Object, set, gone func(T)) error {
 	synced, err := apiaccess.Follow(ctx, p.access.Cache, kind, set, gone)
 	p.synced = append(p.synced, synced)
 	return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
 )
 
 // silent is an API server that takes requests and never answers.
@@ -51,7 +52,7 @@ func TestAliveWhilePodsAreLookedAt(t *testing.T) {
 	}
 	t.Run("the API server does not answer", func(t *testing.T) {
 		running(t, silent{}, func(k *Keeper, alive func(string)) {
-			k.SetPod(waitingPod())
+			k.SetPod(cached.Of(waitingPod()))
 			for range 120 {
 				time.Sleep(10 * time.Second)
 				alive("without an answer of the API server")
@@ -64,7 +65,7 @@ func TestAliveWhilePodsAreLookedAt(t *testing.T) {
 			k.Record = func(events.Event) { <-free }
 			p := waitingPod()
 			p.Annotations = map[string]string{"bigfleet.lucy.sh/interruption-penalty": "much"} // an event says that it is not understood
-			k.SetPod(p)
+			k.SetPod(cached.Of(p))
 			time.Sleep(reconcileMax + stuckAfter)
 			alive("a look of two minutes")
 			time.Sleep(time.Second)

@@ -3,6 +3,7 @@ package keeper
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
 )
 
@@ -57,17 +59,17 @@ type Keeper struct {
 
 	mu           sync.RWMutex
 	running      bool // false before Run: a standby replica, which may wait for months, must not queue
-	pods         map[types.UID]*corev1.Pod
+	pods         map[types.UID]*cached.Pod
 	byNode       map[string]map[types.UID]struct{}
 	nodes        map[string]*corev1.Node
-	claimed      map[string]string                              // UpcomingNode -> the Node that it names
-	claims       map[string]int                                 // Node -> UpcomingNodes that name it
-	foreignNodes map[string]struct{}                            // Nodes that no machine stands behind, for certain
-	objects      map[types.UID]map[types.NamespacedName]*Object // by UID of the Pod
-	created      map[types.UID]*Object                          // written by us, not in the cache yet
-	notified     map[types.UID]uint64                           // hash of what was last counted and notified for a Pod
-	resync       map[types.UID]bool                             // reconciled because of the periodic resync
-	turns        map[types.UID]turn                             // of Pods whose alternatives are tried one after the other
+	claimed      map[string]string       // UpcomingNode -> the Node that it names
+	claims       map[string]int          // Node -> UpcomingNodes that name it
+	foreignNodes map[string]struct{}     // Nodes that no machine stands behind, for certain
+	objects      map[types.UID][]*Object // by UID of the Pod; more than one only if something went wrong
+	created      map[types.UID]*Object   // written by us, not in the cache yet
+	notified     map[types.UID]uint64    // hash of what was last counted and notified for a Pod
+	resync       map[types.UID]bool      // reconciled because of the periodic resync
+	turns        map[types.UID]turn      // of Pods whose alternatives are tried one after the other
 
 	lastTurn    atomic.Int64   // when Run last held the lock, in nanoseconds; 0: not running
 	reconciling []atomic.Int64 // when each worker began its reconcile; 0: idle
@@ -82,9 +84,9 @@ func New(c Config) (*Keeper, error) {
 		c.Workers = workersMin
 	}
 	k := &Keeper{
-		Config: c, pods: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]struct{}{}, nodes: map[string]*corev1.Node{},
+		Config: c, pods: map[types.UID]*cached.Pod{}, byNode: map[string]map[types.UID]struct{}{}, nodes: map[string]*corev1.Node{},
 		claimed: map[string]string{}, claims: map[string]int{}, foreignNodes: map[string]struct{}{},
-		objects: map[types.UID]map[types.NamespacedName]*Object{}, created: map[types.UID]*Object{}, notified: map[types.UID]uint64{},
+		objects: map[types.UID][]*Object{}, created: map[types.UID]*Object{}, notified: map[types.UID]uint64{},
 		resync: map[types.UID]bool{}, turns: map[types.UID]turn{}, reconciling: make([]atomic.Int64, c.Workers),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax)),
 	}
@@ -93,11 +95,11 @@ func New(c Config) (*Keeper, error) {
 }
 
 // SetPod takes the present form of a Pod.
-func (k *Keeper) SetPod(p *corev1.Pod) {
+func (k *Keeper) SetPod(p *cached.Pod) {
 	k.mu.Lock()
 	fresh := k.pods[p.UID] == nil
 	k.pods[p.UID] = p
-	if node := p.Spec.NodeName; node != "" {
+	if node := p.Node(); node != "" {
 		if k.byNode[node] == nil {
 			k.byNode[node] = map[types.UID]struct{}{}
 		}
@@ -111,12 +113,12 @@ func (k *Keeper) SetPod(p *corev1.Pod) {
 }
 
 // DeletePod takes the end of a Pod.
-func (k *Keeper) DeletePod(p *corev1.Pod) {
+func (k *Keeper) DeletePod(p *cached.Pod) {
 	k.mu.Lock()
 	if known := k.pods[p.UID]; known != nil {
-		delete(k.byNode[known.Spec.NodeName], p.UID)
-		if len(k.byNode[known.Spec.NodeName]) == 0 {
-			delete(k.byNode, known.Spec.NodeName)
+		delete(k.byNode[known.Node()], p.UID)
+		if len(k.byNode[known.Node()]) == 0 {
+			delete(k.byNode, known.Node())
 		}
 	}
 	delete(k.pods, p.UID)
@@ -217,16 +219,16 @@ func (k *Keeper) judge(node string) {
 
 // SetObject takes the present form of a request.
 func (k *Keeper) SetObject(o *Object) {
-	uid := types.UID(o.Labels[v1alpha1.LabelOwnedByPod])
+	uid := o.owner()
 	if uid == "" {
 		return
 	}
-	name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 	k.mu.Lock()
-	if k.objects[uid] == nil {
-		k.objects[uid] = map[types.NamespacedName]*Object{}
+	if i := k.find(uid, o); i >= 0 {
+		k.objects[uid][i] = o
+	} else {
+		k.objects[uid] = append(k.objects[uid], o)
 	}
-	k.objects[uid][name] = o
 	if c := k.created[uid]; c != nil && c.UID == o.UID {
 		delete(k.created, uid)
 	}
@@ -236,20 +238,33 @@ func (k *Keeper) SetObject(o *Object) {
 
 // DeleteObject takes the end of a request. One that a Pod still needs is created again.
 func (k *Keeper) DeleteObject(o *Object) {
-	uid := types.UID(o.Labels[v1alpha1.LabelOwnedByPod])
+	uid := o.owner()
 	if uid == "" {
 		return
 	}
 	k.mu.Lock()
-	delete(k.objects[uid], types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
-	if len(k.objects[uid]) == 0 {
-		delete(k.objects, uid)
-	}
+	k.drop(uid, o)
 	if c := k.created[uid]; c != nil && c.UID == o.UID {
 		delete(k.created, uid)
 	}
 	k.mu.Unlock()
 	k.enqueue(uid)
+}
+
+// find is where the request of a Pod with the name of another form of it is, -1 if it is not known. The caller holds the lock.
+func (k *Keeper) find(uid types.UID, o *Object) int {
+	return slices.IndexFunc(k.objects[uid], func(x *Object) bool { return x.Name == o.Name && x.Namespace == o.Namespace })
+}
+
+// drop forgets a request of a Pod. The caller holds the lock.
+func (k *Keeper) drop(uid types.UID, o *Object) {
+	i := k.find(uid, o)
+	if i < 0 {
+		return
+	}
+	if k.objects[uid] = slices.Delete(k.objects[uid], i, i+1); len(k.objects[uid]) == 0 {
+		delete(k.objects, uid)
+	}
 }
 
 // Enqueue reconciles Pods again, for example because their volumes changed.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
 )
 
@@ -153,16 +154,16 @@ func TestNeverTwo(t *testing.T) {
 				births++
 				p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprint(name, births))}}
 				pods[name] = p
-				k.SetPod(p)
+				k.SetPod(cached.Of(p))
 			case op == "dies" && p != nil:
 				delete(pods, name)
-				k.DeletePod(p)
+				k.DeletePod(cached.Of(p))
 				look(p.UID)
 			case op == "ends" && p != nil:
 				p = p.DeepCopy()
 				p.Status.Phase = corev1.PodSucceeded
 				pods[name] = p
-				k.SetPod(p)
+				k.SetPod(cached.Of(p))
 			case op == "look" && p != nil:
 				look(p.UID)
 			case op == "watch" && len(s.events) > 0:
@@ -175,7 +176,7 @@ func TestNeverTwo(t *testing.T) {
 					k.SetObject(o)
 				}
 				for _, p := range pods {
-					k.SetPod(p)
+					k.SetPod(cached.Of(p))
 				}
 			case op == "fail":
 				s.fail = true
@@ -225,7 +226,7 @@ func TestAdoption(t *testing.T) {
 		s.live[client.ObjectKeyFromObject(o)] = o
 		k.SetObject(o)
 	}
-	k.SetPod(p)
+	k.SetPod(cached.Of(p))
 	if outcome, err := k.reconcile(t.Context(), p.UID); err != nil || outcome != OutcomeUpdated {
 		t.Errorf("%s %v", outcome, err)
 	}
@@ -242,7 +243,7 @@ func TestForeignName(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
 	o := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "other"}}}
 	s.live[client.ObjectKeyFromObject(o)] = o
-	k.SetPod(p)
+	k.SetPod(cached.Of(p))
 	var told string
 	k.Record = func(n events.Event) { told = n.Reason + ": " + n.Message }
 	if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
@@ -277,7 +278,7 @@ func TestRefusalIsTold(t *testing.T) {
 		if name == "update" {
 			k.SetObject(&Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "u"}}})
 		}
-		k.SetPod(p)
+		k.SetPod(cached.Of(p))
 		var told []events.Event
 		k.Record = func(n events.Event) { told = append(told, n) }
 		if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil {
@@ -296,9 +297,9 @@ func TestStandbyKeepsNothing(t *testing.T) {
 	k := newKeeper(t, s)
 	for i := range 1000 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: types.UID(fmt.Sprint("u", i))}}
-		k.SetPod(p)
+		k.SetPod(cached.Of(p))
 		if i != 7 {
-			k.DeletePod(p)
+			k.DeletePod(cached.Of(p))
 		}
 	}
 	orphan := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orphan", UID: "o", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "gone"}}}
@@ -311,7 +312,7 @@ func TestStandbyKeepsNothing(t *testing.T) {
 		k := newKeeper(t, s)
 		k.Workers = 1
 		k.SetObject(orphan)
-		k.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u7"}})
+		k.SetPod(cached.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u7"}}))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
@@ -334,7 +335,7 @@ func TestThePeriodicLookBelievesTheCache(t *testing.T) {
 	k := newKeeper(t, s)
 	defer k.Close()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
-	k.SetPod(p)
+	k.SetPod(cached.Of(p))
 	if _, err := k.reconcile(t.Context(), p.UID); err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +371,7 @@ func TestForeignNodes(t *testing.T) {
 			if p.Spec.NodeName = on; unschedulable {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 			}
-			k.SetPod(p)
+			k.SetPod(cached.Of(p))
 		}
 		expect := func(when, name, want string) {
 			t.Helper()

@@ -1,11 +1,13 @@
 package keeper
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,8 +24,26 @@ import (
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              json.RawMessage `json:"spec,omitempty"`
-	Status            ObjectStatus    `json:"status,omitzero"`
+	Spec              text         `json:"spec,omitempty"`
+	Status            ObjectStatus `json:"status,omitzero"`
+	pod               types.UID    // of the label that names the Pod; in the cache, which holds no labels
+}
+
+// text is JSON as it was read. Requests of a workload have the same, which is kept once in the cache.
+type text string
+
+// MarshalJSON implements json.Marshaler.
+func (t text) MarshalJSON() ([]byte, error) { return []byte(t), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(data []byte) error {
+	*t = text(data)
+	return nil
+}
+
+// owner is the Pod that the request says to be for; empty: none.
+func (o *Object) owner() types.UID {
+	return cmp.Or(o.pod, types.UID(o.Labels[v1alpha1.LabelOwnedByPod]))
 }
 
 // ObjectStatus is what is read of a status: whether the request has capacity.
@@ -84,7 +104,13 @@ func Strip(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	r.ManagedFields, r.Finalizers = nil, nil
+	r.pod = r.owner()
+	r.TypeMeta, r.Labels, r.OwnerReferences, r.ManagedFields, r.Finalizers = metav1.TypeMeta{}, nil, nil, nil, nil
+	r.Namespace, r.Spec = unique.Make(r.Namespace).Value(), unique.Make(r.Spec).Value()
+	reduced, ok := r.Annotations[v1alpha1.AnnotationReduced]
+	if r.Annotations = nil; ok {
+		r.Annotations = map[string]string{v1alpha1.AnnotationReduced: reduced}
+	}
 	if !r.refused() {
 		r.Status = ObjectStatus{}
 	}
@@ -94,7 +120,7 @@ func Strip(o any) (any, error) {
 // spec is nil if it cannot be read.
 func (o *Object) spec() *v1alpha1.CapacityRequestSpec {
 	var out v1alpha1.CapacityRequestSpec
-	if json.Unmarshal(o.Spec, &out) != nil {
+	if json.Unmarshal([]byte(o.Spec), &out) != nil {
 		return nil
 	}
 	return &out
@@ -105,7 +131,7 @@ func (o *Object) matches(want *v1alpha1.CapacityRequest) bool {
 	have := o.spec()
 	return have != nil && equality.Semantic.DeepEqual(*have, want.Spec) &&
 		o.Annotations[v1alpha1.AnnotationReduced] == want.Annotations[v1alpha1.AnnotationReduced] &&
-		o.Labels[v1alpha1.LabelOwnedByPod] == want.Labels[v1alpha1.LabelOwnedByPod]
+		string(o.owner()) == want.Labels[v1alpha1.LabelOwnedByPod]
 }
 
 // StripUpcoming keeps the name of an UpcomingNode and the Node that it names.

@@ -52,7 +52,10 @@ type view struct {
 func (k *Keeper) view(uid types.UID) view {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	v := view{pod: k.pods[uid]}
+	var v view
+	if p := k.pods[uid]; p != nil {
+		v.pod = p.Whole()
+	}
 	if v.pod != nil && v.pod.Spec.NodeName != "" {
 		v.node.Object = k.nodes[v.pod.Spec.NodeName]
 		if n := v.node.Object; n != nil {
@@ -201,10 +204,7 @@ func (k *Keeper) delete(ctx context.Context, uid types.UID, o *Object) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.objects[uid], types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
-	if len(k.objects[uid]) == 0 {
-		delete(k.objects, uid)
-	}
+	k.drop(uid, o)
 	delete(k.created, uid)
 	return nil
 }
@@ -234,7 +234,7 @@ func (k *Keeper) adopt(ctx context.Context, uid types.UID, want *v1alpha1.Capaci
 	if err := k.Client.Get(ctx, client.ObjectKeyFromObject(want), &live); err != nil {
 		return OutcomeError, err
 	}
-	if got := live.Labels[v1alpha1.LabelOwnedByPod]; got != string(uid) {
+	if got := live.owner(); got != uid {
 		return OutcomeError, fmt.Errorf("CapacityRequest %s/%s belongs to another Pod, for its label %s is %q and not %q: %w",
 			live.Namespace, live.Name, v1alpha1.LabelOwnedByPod, got, uid, errForeign)
 	}
@@ -270,9 +270,8 @@ func (k *Keeper) update(ctx context.Context, uid types.UID, have *Object, want *
 func (k *Keeper) wrote(uid types.UID, o *Object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	if k.objects[uid][name] != nil {
-		k.objects[uid][name] = o
+	if i := k.find(uid, o); i >= 0 {
+		k.objects[uid][i] = o
 		return
 	}
 	k.created[uid] = o
@@ -283,7 +282,7 @@ func object(want *v1alpha1.CapacityRequest) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Object{ObjectMeta: *want.ObjectMeta.DeepCopy(), Spec: spec}, nil
+	return &Object{ObjectMeta: *want.ObjectMeta.DeepCopy(), Spec: text(spec)}, nil
 }
 
 // difference is the merge patch from what is there to what should be: spec, label and the note of reductions. It touches
@@ -293,8 +292,8 @@ func difference(have *Object, want *v1alpha1.CapacityRequest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have.Spec != nil {
-		if spec, err = jsonpatch.CreateMergePatch(have.Spec, spec); err != nil {
+	if have.Spec != "" {
+		if spec, err = jsonpatch.CreateMergePatch([]byte(have.Spec), spec); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
 )
 
 // patching is a server that carries merge patches of specs out.
@@ -34,9 +35,11 @@ func (s patching) Patch(_ context.Context, obj client.Object, patch client.Patch
 	}
 	spec := o.spec()
 	spec.Requirements, o.Annotations = change.Spec.Requirements, change.Metadata.Annotations
-	if o.Spec, err = json.Marshal(spec); err != nil {
+	data, err = json.Marshal(spec)
+	if err != nil {
 		return err
 	}
+	o.Spec = text(data)
 	o.Generation++
 	s.live[client.ObjectKeyFromObject(obj)] = o
 	return nil
@@ -54,7 +57,7 @@ func TestAlternativesTakeTurns(t *testing.T) {
 		}
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p1"}, Spec: corev1.PodSpec{Affinity: &corev1.Affinity{
 			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{exists("a"), exists("b")}}}}}}
-		k.SetPod(p)
+		k.SetPod(cached.Of(p))
 		name := types.NamespacedName{Namespace: "default", Name: Name("p", "p1")}
 		var stated []string
 		look := func() {
@@ -102,7 +105,7 @@ func TestAlternativesTakeTurns(t *testing.T) {
 		say(metav1.ConditionTrue, "Satisfied")
 		k.Close()
 		k = newKeeper(t, s)
-		k.SetPod(p)
+		k.SetPod(cached.Of(p))
 		k.SetObject(s.live[name])
 		look()
 		time.Sleep(time.Hour)

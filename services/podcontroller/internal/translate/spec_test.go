@@ -24,11 +24,7 @@ func pod(t testing.TB, text string) *corev1.Pod {
 	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
 		t.Fatal(err)
 	}
-	stripped, err := StripPod(p) // what the cache holds is what is translated
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stripped.(*corev1.Pod)
+	return StripPod(p) // what the cache holds is what is translated
 }
 
 func floor() Defaults {
@@ -279,11 +275,7 @@ func TestResourcesAreTheSchedulers(t *testing.T) {
 				delete(want, name)
 			}
 		}
-		stripped, err := StripPod(p.DeepCopy())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := Spec(stripped.(*corev1.Pod), nil, Defaults{}).Spec.Resources
+		got := Spec(StripPod(p.DeepCopy()), nil, Defaults{}).Spec.Resources
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Fatalf("got %v, the scheduler says %v", got, want)
 		}

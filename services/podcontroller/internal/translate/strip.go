@@ -10,12 +10,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/gangs"
 )
 
-// StripPod drops what translation does not read of a Pod, before it enters the cache (OP-15.22).
-func StripPod(o any) (any, error) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
+// StripPod returns what translation reads of a Pod (OP-15.22).
+func StripPod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
@@ -59,7 +55,10 @@ func StripPod(o any) (any, error) {
 	if a := p.Spec.Affinity; a != nil {
 		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: a.NodeAffinity, PodAffinity: a.PodAffinity, PodAntiAffinity: a.PodAntiAffinity}
 	}
-	return out, nil
+	if ofDaemonSet(p) { // nothing is requested for it, whatever its spec says, and that names the Pod's node
+		out.Labels, out.Spec, out.Status = nil, corev1.PodSpec{NodeName: p.Spec.NodeName}, corev1.PodStatus{Phase: p.Status.Phase}
+	}
+	return out
 }
 
 func stripContainers(in []corev1.Container) []corev1.Container {
