@@ -40,6 +40,7 @@ func TestGuide(t *testing.T) {
 	bin := t.TempDir()
 	w.must(os.Symlink(helm, filepath.Join(bin, "helm")))
 	w.must(os.Symlink(w.cp.Kubectl(), filepath.Join(bin, "kubectl")))
+	w.must(os.Symlink(proc.BuildT(t, "services/bigfleet"), filepath.Join(bin, "bigfleet")))
 	home := t.TempDir()
 	shell := func(script string) string {
 		t.Helper()
@@ -87,7 +88,7 @@ func TestGuide(t *testing.T) {
 		met.Wait()
 		for what, want := range map[string]string{
 			"get configmap bigfleet-operator-status": `"connected": true`, "auth can-i": "no\n", "explain capacityrequest.spec\n": "rounded up to a", "get cr training": "training-worker-0", "wait --for=condition=Fulfilled": "condition met",
-			"helm uninstall": "capacityrequests.bigfleet.lucy.sh",
+			"helm uninstall": "capacityrequests.bigfleet.lucy.sh", "bigfleet doctor": "ok    instance types: the Nodes that have joined are as their provider offered them",
 			// What the charts print leads to the next step.
 			"helm install bigfleet-crds": "Next: bigfleet-operator", "helm install bigfleet-operator": "get configmap bigfleet-operator-status",
 			"helm install bigfleet-pod-controller": "kubectl get capacityrequests",

@@ -270,7 +270,8 @@ func explainsPodsWithoutDemand(t *testing.T, w *world) {
 	if out := w.command(t, "get", "needs", "--namespace", "team-a", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); !strings.Contains(strings.Join(strings.Fields(out), " "), "team-a (1) 500 short") {
 		t.Errorf("the need of a Pod with a PriorityClass:\n%s", out)
 	}
-	if out := w.command(t, "doctor", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); strings.Contains(out, "fail ") || !strings.Contains(out, "CRD capacityrequests.bigfleet.lucy.sh: installed, of this version") {
+	if out := w.command(t, "doctor", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", "red"); strings.Contains(out, "fail ") || !strings.Contains(out, "CRD capacityrequests.bigfleet.lucy.sh: installed, of this version") ||
+		!strings.Contains(out, "ok    instance type") {
 		t.Errorf("doctor on a simulated cluster:\n%s", out)
 	}
 }

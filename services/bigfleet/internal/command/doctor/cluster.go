@@ -17,7 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
 )
 
-// clusterChecks looks inside one managed cluster: definitions, rights, Lease holders, identity of Nodes.
+// clusterChecks looks inside one managed cluster: definitions, rights, Lease holders, identity of Nodes, and what they have.
 func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 	cfg, err := a.Kube()
 	if err != nil {
@@ -44,6 +44,7 @@ func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 	rights(ctx, r, cfg, f.operatorAccount)
 	leases(ctx, a, r, cfg)
 	nodes(ctx, r, cfg)
+	shapes(ctx, r, cfg)
 }
 
 // definitions compares what is installed with what this version carries.

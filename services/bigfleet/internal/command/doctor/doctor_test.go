@@ -19,6 +19,7 @@ import (
 
 	"connectrpc.com/connect"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -268,6 +269,7 @@ func TestProviderNotConforming(t *testing.T) {
 type cluster struct {
 	definitions map[string][]byte // JSON by name
 	denied      map[string]bool   // verb and resource
+	status      string            // that the operator has written; empty: none
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -295,6 +297,12 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/leases"), strings.HasSuffix(r.URL.Path, "/nodes"):
 		_, _ = w.Write([]byte(`{"items":[]}`))
+	case r.URL.Path == "/api/v1/configmaps" && r.URL.Query().Get("fieldSelector") == "metadata.name=bigfleet-operator-status":
+		var list corev1.ConfigMapList
+		if c.status != "" {
+			list.Items = []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "bigfleet-system", Name: "bigfleet-operator-status"}, Data: map[string]string{"status.json": c.status}}}
+		}
+		_ = json.NewEncoder(w).Encode(list)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
@@ -360,4 +368,25 @@ func TestDefinitionsAndRights(t *testing.T) {
 	}
 	out, code = doctor(t, 0, flags...)
 	finds(t, out, code, "no cluster can be reached", "Name a kubeconfig with --kubeconfig")
+}
+
+// OP-5.26, OPS-4.21: the doctor says of which instance types the Nodes are not as they were offered, and warns where most is missing.
+func TestInstanceTypes(t *testing.T) {
+	c, flags := newCluster(t)
+	for _, x := range []struct{ status, level, want, fix string }{
+		{"", "warn", "no operator has written ConfigMap bigfleet-operator-status", "Install chart bigfleet-operator"},
+		{`{"clusterID":"red"}`, "ok", "the Nodes that have joined are as their provider offered them", ""},
+		{`{"nodeShapes":[{"instanceType":"m5.large","resource":"memory","offered":"8Gi","found":"7Gi","nodes":3},{"instanceType":"m5.large","resource":"pods","found":"29","nodes":3}]}`,
+			"ok", "instance type m5.large: its Nodes (3 Ready) have memory 7Gi (offered: 8Gi), pods 29 (offered: nothing). Machines of this type count as what their Nodes have", ""},
+		{`{"nodeShapes":[{"instanceType":"p4d","resource":"nvidia.com/gpu","offered":"8","found":"3","nodes":1}]}`,
+			"warn", "instance type p4d: its Nodes (1 Ready) have nvidia.com/gpu 3 (offered: 8)", "Check what the kubelet reserves and the device plugins of these Nodes"},
+		{`{`, "warn", "status.json of ConfigMap bigfleet-system/bigfleet-operator-status cannot be read", "Delete the ConfigMap"},
+	} {
+		c.status = x.status
+		out, code := doctor(t, 0, flags...)
+		if code != exit.OK {
+			t.Errorf("%s: exit %d", x.status, code)
+		}
+		findsAs(t, x.level, out, x.want, x.fix)
+	}
 }
