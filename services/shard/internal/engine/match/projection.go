@@ -63,15 +63,15 @@ func (f *Projection) sameLimits(dims *symbol.Table) bool {
 	return true
 }
 
-// Project writes a vector in the order of the dimensions. Both are in ascending order, and a vector names few of many.
+// Project writes a vector in the order of the dimensions. Both are in ascending order.
 func (f *Projection) Project(v *resource.Vector, into []int64) {
-	clear(into)
-	from := 0
-	for i := range v.Len() {
-		j, known := slices.BinarySearch(f.Dims[from:], v.Dim(i))
-		from += j
-		if known {
-			into[from] = v.Val(i)
+	i, n := 0, v.Len()
+	for j, d := range f.Dims {
+		for i < n && v.Dim(i) < d {
+			i++
+		}
+		if into[j] = 0; i < n && v.Dim(i) == d {
+			into[j] = v.Val(i)
 		}
 	}
 }

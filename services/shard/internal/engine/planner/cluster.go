@@ -80,8 +80,6 @@ type clusterState struct {
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
 
 	rooms *roomsOfNeed
-
-	_ [56]byte // up to whole lines of memory: see places
 }
 
 // needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.
@@ -103,6 +101,7 @@ type needState struct {
 	hold     demand.Hold   //
 	bucket   demand.Bucket // of interruption
 	none     engine.Detail // if wJudged: why no class whatsoever could serve it, or NoDetail
+	_        [4]byte       // up to a cache line
 }
 
 func (cl *clusterState) need(w *needState) *demand.Need {

@@ -133,12 +133,16 @@ func (c *crediting) roundRest() {
 			cl.claimUnclaimed(w, func(_ int32, l *machineState) bool { return l.bits&lOurs == 0 })
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return l.state.Bound() })
-		cl.claimUnclaimed(w, nil)
-		untilNothing(cl, w, func() {
-			for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
-				cl.claimInFlight(w, at)
-			}
-		})
+		if cl.unclaimedCount > 0 {
+			cl.claimUnclaimed(w, nil)
+		}
+		if w.own >= 0 {
+			untilNothing(cl, w, func() {
+				for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
+					cl.claimInFlight(w, at)
+				}
+			})
+		}
 	}
 }
 

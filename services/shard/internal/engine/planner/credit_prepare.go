@@ -152,13 +152,14 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 	}
 	match.AddHeadroom(cl.aggregate(w), cl.unit(w), cl.headroomOf(w))
 	copy(cl.rest(w), cl.aggregate(w))
-	if !match.IsZero(cl.unit(w)) {
+	k := match.UnitsOf(cl.aggregate(w), cl.unit(w))
+	if k > 0 || !match.IsZero(cl.unit(w)) {
 		w.bits |= wUnit
 	}
-	if match.IsZero(cl.aggregate(w)) {
+	if k == 0 && match.IsZero(cl.aggregate(w)) {
 		w.bits |= wZero
 	}
-	switch k := match.UnitsOf(cl.aggregate(w), cl.unit(w)); {
+	switch {
 	case k > 1, k == 1 && cl.headroomOf(w) < 0: // it asks for more, with what is served elsewhere (ENG-11.18)
 		w.bits |= wWhole | wMany
 		cl.alloc(1)
