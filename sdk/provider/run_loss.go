@@ -112,7 +112,7 @@ func (p *Provider) giveUp(ids []string) error {
 			if r == nil {
 				return nil, false
 			}
-			next, ok := lifecycle.Lose(r, fmt.Sprintf("%s is gone: the substrate no longer has it", r.Host.Ref), now)
+			next, ok := lifecycle.Lose(r, fmt.Sprintf("%s no longer exists", r.Host.Ref), now)
 			if !ok {
 				return nil, false
 			}

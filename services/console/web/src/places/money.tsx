@@ -5,7 +5,7 @@ import { Link } from "wouter-preact";
 import { at, shard } from "../api";
 import { Chart, type Series } from "../design/chart";
 import { Ask, Bar, Choice, Empty, Figure, Mark, Name, Section, Shown, Table, Waiting } from "../design/parts";
-import { each, Missing, useFleet, useShards } from "../fleet";
+import { each, Missing, useShards } from "../fleet";
 import { amounts, capacityName, count, dollars, plainName, since, stateName, summed, toneOf } from "../format";
 import { useAnswer, useNow } from "../live";
 import { asMachine, owned } from "../machines";
@@ -54,7 +54,6 @@ const named = (by: string, g: string) => (g === "" ? (by === "cluster" ? "no clu
 function Where() {
   const [q, change] = useQuery();
   const ids = useShards();
-  const fleet = useFleet();
   const by = dims.some(([d]) => d === q.by) ? (q.by as string) : "cluster";
   const moment = momentOf(q);
   const over = Number(q.span ?? 3600);
@@ -81,7 +80,7 @@ function Where() {
         return (
           <>
             <Missing of={a.missing} />
-            <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"} ask={{ rpc: "ShardRead/GetCost", target: ids[0], cli: "bigfleet cost", prom: spend }}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met" href={link("/fleet/machines", { state: "5" })} ask={{ cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_spend_dollars_per_hour{state="Configured"})' }}>{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" ask={{ cli: "bigfleet cost --waste", prom: idle }} href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure>{!moment && <Figure label="Machines" href={link("/fleet/machines")}>{count(Object.entries(fleet.value?.machinesByState ?? {}).reduce((n, [k, x]) => n + (k === "MACHINE_STATE_SPECULATIVE" ? 0 : Number(x)), 0))}</Figure>}</div>
+            <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"} ask={{ rpc: "ShardRead/GetCost", target: ids[0], cli: "bigfleet cost", prom: spend }}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met" href={link("/fleet/machines", { state: "5" })} ask={{ cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_spend_dollars_per_hour{state="Configured"})' }}>{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" ask={{ cli: "bigfleet cost --waste", prom: idle }} href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure><Figure label="Machines that cost money" href={link("/fleet/machines")}>{count(rows.reduce((n, r) => n + r.machines, 0))}</Figure></div>
             <Bar legend label="Spend" parts={[{ label: clusters.length ? "requested" : "in use", size: busy - unused, tone: "met", text: dollars(busy - unused), href: link("/demand") }, { label: "bought and not requested", size: unused, tone: "money", text: dollars(unused), href: link("/money/waste") }, { label: "on its way", size: part("creating", "configuring"), tone: "way", text: dollars(part("creating", "configuring")) }, { label: "idle", size: part("idle"), tone: "idle", text: dollars(part("idle")), href: link("/money/waste") }, { label: "leaving", size: part("draining", "deleting"), tone: "held", text: dollars(part("draining", "deleting")) }, { label: "failed", size: part("failed"), tone: "short", text: dollars(part("failed")), href: link("/money/waste") }]} />
             {Object.keys(provided).length > 0 && <p class="dim">Clusters request {amounts(requested) || "nothing"}. Machines that serve them provide {amounts(provided)}. <Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: ["cluster"] }} cli="bigfleet cost --waste" /></p>}
             <Section title={`Over time, by ${named("", dims.find(([d]) => d === by)?.[1] ?? by)}`}><Shown of={past}>{(p) => <Over answers={p.got} by={by} onPick={(t) => change({ at: new Date(t * 1000).toISOString() }, true)} />}</Shown></Section>
@@ -146,9 +145,9 @@ function Unneeded() {
   const answer = useAnswer(ids.length ? (s) => each(ids, (id) => shard.listMachines({ pageSize: 1000, states: [MachineState.IDLE, MachineState.FAILED, MachineState.DRAINING, MachineState.DELETING] }, at(id, s))) : undefined, [ids.join()], 3000);
   if (ids.length === 0) return <Waiting />;
   return (
-    <Section title="Machines that serve nobody"><Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
+    <Section title="Machines that serve no cluster"><Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(paid)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
       const rows = a.got.flatMap(([, x]) => x.machines.filter(paid).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
-      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" prom={idle} /></p>
+      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve no cluster. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" prom={idle} /></p>
         <Table label="Machines that are not in use" rows={rows.slice(0, 300)} id={(r) => r.id} columns={[{ head: "Machine", cell: (r) => <Link href={opened(open.machine(r.id, r.shard))}><Name>{r.id}</Name></Link> }, { head: "State", cell: (r) => <Mark word={stateName(r.state)} tone={toneOf(r.state)} /> }, { head: "For", num: true, cell: (r) => since(BigInt(r.since) * 1_000_000n, now) }, { head: "Type", cell: (r) => `${r.type}, ${capacityName(r.capacity)}` }, { head: "Zone", cell: (r) => r.zone }, { head: "Last cluster", cell: (r) => <Name>{r.cluster}</Name> }, { head: "$/h", num: true, cell: (r) => dollars(r.price) }]} /></>;
     }}</Shown></Section>
   );
