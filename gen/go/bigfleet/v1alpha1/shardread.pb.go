@@ -4131,10 +4131,12 @@ type CostRow struct {
 	Provided map[string]string `protobuf:"bytes,1001,rep,name=provided,proto3" json:"provided,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// US dollars per hour of those machines.
 	ServingPerHour float64 `protobuf:"fixed64,1002,opt,name=serving_per_hour,json=servingPerHour,proto3" json:"serving_per_hour,omitempty"`
-	// The part of serving_per_hour that the cluster does not request, by the resource of which it requests the largest part.
+	// The part of serving_per_hour that is not used, by the resource of which the largest part is. What is requested and unmet uses nothing.
 	UnusedPerHour float64 `protobuf:"fixed64,1003,opt,name=unused_per_hour,json=unusedPerHour,proto3" json:"unused_per_hour,omitempty"`
 	// US dollars per hour of machines that are Failed, stuck, or Configured without having joined their cluster.
-	StuckPerHour  float64 `protobuf:"fixed64,1004,opt,name=stuck_per_hour,json=stuckPerHour,proto3" json:"stuck_per_hour,omitempty"`
+	StuckPerHour float64 `protobuf:"fixed64,1004,opt,name=stuck_per_hour,json=stuckPerHour,proto3" json:"stuck_per_hour,omitempty"`
+	// The part of requested that no machine covers.
+	Unmet         map[string]string `protobuf:"bytes,1005,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4223,6 +4225,13 @@ func (x *CostRow) GetStuckPerHour() float64 {
 		return x.StuckPerHour
 	}
 	return 0
+}
+
+func (x *CostRow) GetUnmet() map[string]string {
+	if x != nil {
+		return x.Unmet
+	}
+	return nil
 }
 
 // Selects what to explain.
@@ -6022,7 +6031,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\tspent_usd\x18\x02 \x01(\x01R\bspentUsd\"_\n" +
 	"\tCostPoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12.\n" +
-	"\x04rows\x18\x02 \x03(\v2\x1a.bigfleet.v1alpha1.CostRowR\x04rows\"\xf1\x04\n" +
+	"\x04rows\x18\x02 \x03(\v2\x1a.bigfleet.v1alpha1.CostRowR\x04rows\"\xe9\x05\n" +
 	"\aCostRow\x12\x14\n" +
 	"\x05group\x18\x01 \x03(\tR\x05group\x12f\n" +
 	"\x16cost_per_hour_by_state\x18\x02 \x03(\v22.bigfleet.v1alpha1.CostRow.CostPerHourByStateEntryR\x12costPerHourByState\x12\x1a\n" +
@@ -6031,7 +6040,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\bprovided\x18\xe9\a \x03(\v2(.bigfleet.v1alpha1.CostRow.ProvidedEntryR\bprovided\x12)\n" +
 	"\x10serving_per_hour\x18\xea\a \x01(\x01R\x0eservingPerHour\x12'\n" +
 	"\x0funused_per_hour\x18\xeb\a \x01(\x01R\runusedPerHour\x12%\n" +
-	"\x0estuck_per_hour\x18\xec\a \x01(\x01R\fstuckPerHour\x1aE\n" +
+	"\x0estuck_per_hour\x18\xec\a \x01(\x01R\fstuckPerHour\x12<\n" +
+	"\x05unmet\x18\xed\a \x03(\v2%.bigfleet.v1alpha1.CostRow.UnmetEntryR\x05unmet\x1aE\n" +
 	"\x17CostPerHourByStateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a<\n" +
@@ -6039,6 +6049,10 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rProvidedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"UnmetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
 	"\x0eExplainRequest\x120\n" +
@@ -6285,7 +6299,7 @@ func file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_shardread_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_bigfleet_v1alpha1_shardread_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_bigfleet_v1alpha1_shardread_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_bigfleet_v1alpha1_shardread_proto_goTypes = []any{
 	(UnmetReason)(0),                  // 0: bigfleet.v1alpha1.UnmetReason
 	(NeedState)(0),                    // 1: bigfleet.v1alpha1.NeedState
@@ -6351,26 +6365,27 @@ var file_bigfleet_v1alpha1_shardread_proto_goTypes = []any{
 	nil,                               // 61: bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
 	nil,                               // 62: bigfleet.v1alpha1.CostRow.RequestedEntry
 	nil,                               // 63: bigfleet.v1alpha1.CostRow.ProvidedEntry
-	nil,                               // 64: bigfleet.v1alpha1.ExplainResponse.WithheldEntry
-	nil,                               // 65: bigfleet.v1alpha1.PlanRequest.FlagsEntry
-	(*CapacityNeed)(nil),              // 66: bigfleet.v1alpha1.CapacityNeed
-	(*Resources)(nil),                 // 67: bigfleet.v1alpha1.Resources
-	(CapacityType)(0),                 // 68: bigfleet.v1alpha1.CapacityType
-	(ActionKind)(0),                   // 69: bigfleet.v1alpha1.ActionKind
-	(RollupDisposition)(0),            // 70: bigfleet.v1alpha1.RollupDisposition
-	(*NodeSelectorRequirement)(nil),   // 71: bigfleet.v1alpha1.NodeSelectorRequirement
-	(MachineState)(0),                 // 72: bigfleet.v1alpha1.MachineState
-	(*Machine)(nil),                   // 73: bigfleet.v1alpha1.Machine
-	(*DecisionRecord)(nil),            // 74: bigfleet.v1alpha1.DecisionRecord
-	(DrainState)(0),                   // 75: bigfleet.v1alpha1.DrainState
-	(*ClusterCapacityNeeds)(nil),      // 76: bigfleet.v1alpha1.ClusterCapacityNeeds
-	(RecordType)(0),                   // 77: bigfleet.v1alpha1.RecordType
+	nil,                               // 64: bigfleet.v1alpha1.CostRow.UnmetEntry
+	nil,                               // 65: bigfleet.v1alpha1.ExplainResponse.WithheldEntry
+	nil,                               // 66: bigfleet.v1alpha1.PlanRequest.FlagsEntry
+	(*CapacityNeed)(nil),              // 67: bigfleet.v1alpha1.CapacityNeed
+	(*Resources)(nil),                 // 68: bigfleet.v1alpha1.Resources
+	(CapacityType)(0),                 // 69: bigfleet.v1alpha1.CapacityType
+	(ActionKind)(0),                   // 70: bigfleet.v1alpha1.ActionKind
+	(RollupDisposition)(0),            // 71: bigfleet.v1alpha1.RollupDisposition
+	(*NodeSelectorRequirement)(nil),   // 72: bigfleet.v1alpha1.NodeSelectorRequirement
+	(MachineState)(0),                 // 73: bigfleet.v1alpha1.MachineState
+	(*Machine)(nil),                   // 74: bigfleet.v1alpha1.Machine
+	(*DecisionRecord)(nil),            // 75: bigfleet.v1alpha1.DecisionRecord
+	(DrainState)(0),                   // 76: bigfleet.v1alpha1.DrainState
+	(*ClusterCapacityNeeds)(nil),      // 77: bigfleet.v1alpha1.ClusterCapacityNeeds
+	(RecordType)(0),                   // 78: bigfleet.v1alpha1.RecordType
 }
 var file_bigfleet_v1alpha1_shardread_proto_depIdxs = []int32{
 	8,  // 0: bigfleet.v1alpha1.InspectNeedsResponse.header:type_name -> bigfleet.v1alpha1.InspectNeedsHeader
 	9,  // 1: bigfleet.v1alpha1.InspectNeedsResponse.need:type_name -> bigfleet.v1alpha1.NeedView
-	66, // 2: bigfleet.v1alpha1.NeedView.need:type_name -> bigfleet.v1alpha1.CapacityNeed
-	67, // 3: bigfleet.v1alpha1.NeedView.residual_deficit:type_name -> bigfleet.v1alpha1.Resources
+	67, // 2: bigfleet.v1alpha1.NeedView.need:type_name -> bigfleet.v1alpha1.CapacityNeed
+	68, // 3: bigfleet.v1alpha1.NeedView.residual_deficit:type_name -> bigfleet.v1alpha1.Resources
 	0,  // 4: bigfleet.v1alpha1.NeedView.unmet_reason:type_name -> bigfleet.v1alpha1.UnmetReason
 	10, // 5: bigfleet.v1alpha1.NeedView.matching_supply:type_name -> bigfleet.v1alpha1.MatchingSupply
 	11, // 6: bigfleet.v1alpha1.NeedView.preemption:type_name -> bigfleet.v1alpha1.PreemptionSummary
@@ -6379,7 +6394,7 @@ var file_bigfleet_v1alpha1_shardread_proto_depIdxs = []int32{
 	3,  // 9: bigfleet.v1alpha1.NeedView.hold:type_name -> bigfleet.v1alpha1.NeedHold
 	1,  // 10: bigfleet.v1alpha1.NeedView.status:type_name -> bigfleet.v1alpha1.NeedState
 	13, // 11: bigfleet.v1alpha1.NeedView.unplaced:type_name -> bigfleet.v1alpha1.UnplacedRow
-	67, // 12: bigfleet.v1alpha1.PreemptionSummary.capacity_freed:type_name -> bigfleet.v1alpha1.Resources
+	68, // 12: bigfleet.v1alpha1.PreemptionSummary.capacity_freed:type_name -> bigfleet.v1alpha1.Resources
 	56, // 13: bigfleet.v1alpha1.UnplacedRow.resources:type_name -> bigfleet.v1alpha1.UnplacedRow.ResourcesEntry
 	19, // 14: bigfleet.v1alpha1.GetStatusResponse.pauses:type_name -> bigfleet.v1alpha1.Pause
 	57, // 15: bigfleet.v1alpha1.GetStatusResponse.machines_by_state:type_name -> bigfleet.v1alpha1.GetStatusResponse.MachinesByStateEntry
@@ -6389,95 +6404,96 @@ var file_bigfleet_v1alpha1_shardread_proto_depIdxs = []int32{
 	18, // 19: bigfleet.v1alpha1.GetStatusResponse.coordinator:type_name -> bigfleet.v1alpha1.CoordinatorClientStatus
 	32, // 20: bigfleet.v1alpha1.GetStatusResponse.drains:type_name -> bigfleet.v1alpha1.DrainView
 	17, // 21: bigfleet.v1alpha1.ProviderStatus.stocked_out_pools:type_name -> bigfleet.v1alpha1.PoolStatus
-	68, // 22: bigfleet.v1alpha1.PoolStatus.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	69, // 23: bigfleet.v1alpha1.Pause.kinds:type_name -> bigfleet.v1alpha1.ActionKind
+	69, // 22: bigfleet.v1alpha1.PoolStatus.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	70, // 23: bigfleet.v1alpha1.Pause.kinds:type_name -> bigfleet.v1alpha1.ActionKind
 	22, // 24: bigfleet.v1alpha1.ListClustersResponse.clusters:type_name -> bigfleet.v1alpha1.ClusterView
-	70, // 25: bigfleet.v1alpha1.ClusterView.last_disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
+	71, // 25: bigfleet.v1alpha1.ClusterView.last_disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
 	60, // 26: bigfleet.v1alpha1.ClusterView.machines_by_state:type_name -> bigfleet.v1alpha1.ClusterView.MachinesByStateEntry
 	25, // 27: bigfleet.v1alpha1.ListHintsResponse.hints:type_name -> bigfleet.v1alpha1.CapacityHint
-	71, // 28: bigfleet.v1alpha1.CapacityHint.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	67, // 29: bigfleet.v1alpha1.CapacityHint.resources:type_name -> bigfleet.v1alpha1.Resources
-	72, // 30: bigfleet.v1alpha1.ListMachinesRequest.states:type_name -> bigfleet.v1alpha1.MachineState
-	68, // 31: bigfleet.v1alpha1.ListMachinesRequest.capacity_types:type_name -> bigfleet.v1alpha1.CapacityType
+	72, // 28: bigfleet.v1alpha1.CapacityHint.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	68, // 29: bigfleet.v1alpha1.CapacityHint.resources:type_name -> bigfleet.v1alpha1.Resources
+	73, // 30: bigfleet.v1alpha1.ListMachinesRequest.states:type_name -> bigfleet.v1alpha1.MachineState
+	69, // 31: bigfleet.v1alpha1.ListMachinesRequest.capacity_types:type_name -> bigfleet.v1alpha1.CapacityType
 	4,  // 32: bigfleet.v1alpha1.ListMachinesRequest.flags:type_name -> bigfleet.v1alpha1.MachineFlag
 	28, // 33: bigfleet.v1alpha1.ListMachinesResponse.machines:type_name -> bigfleet.v1alpha1.MachineView
-	73, // 34: bigfleet.v1alpha1.MachineView.machine:type_name -> bigfleet.v1alpha1.Machine
-	69, // 35: bigfleet.v1alpha1.MachineView.operation_kind:type_name -> bigfleet.v1alpha1.ActionKind
+	74, // 34: bigfleet.v1alpha1.MachineView.machine:type_name -> bigfleet.v1alpha1.Machine
+	70, // 35: bigfleet.v1alpha1.MachineView.operation_kind:type_name -> bigfleet.v1alpha1.ActionKind
 	4,  // 36: bigfleet.v1alpha1.MachineView.flags:type_name -> bigfleet.v1alpha1.MachineFlag
 	28, // 37: bigfleet.v1alpha1.GetMachineResponse.machine:type_name -> bigfleet.v1alpha1.MachineView
 	5,  // 38: bigfleet.v1alpha1.GetMachineResponse.keep_reason:type_name -> bigfleet.v1alpha1.KeepReason
-	74, // 39: bigfleet.v1alpha1.GetMachineResponse.operation:type_name -> bigfleet.v1alpha1.DecisionRecord
+	75, // 39: bigfleet.v1alpha1.GetMachineResponse.operation:type_name -> bigfleet.v1alpha1.DecisionRecord
 	32, // 40: bigfleet.v1alpha1.GetMachineResponse.drain:type_name -> bigfleet.v1alpha1.DrainView
 	31, // 41: bigfleet.v1alpha1.GetMachineResponse.seen_interruptions:type_name -> bigfleet.v1alpha1.SeenInterruptions
-	75, // 42: bigfleet.v1alpha1.DrainView.state:type_name -> bigfleet.v1alpha1.DrainState
+	76, // 42: bigfleet.v1alpha1.DrainView.state:type_name -> bigfleet.v1alpha1.DrainState
 	42, // 43: bigfleet.v1alpha1.GetMachineHistoryRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
-	74, // 44: bigfleet.v1alpha1.GetMachineHistoryResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	74, // 45: bigfleet.v1alpha1.CompareCyclesResponse.removed:type_name -> bigfleet.v1alpha1.DecisionRecord
-	74, // 46: bigfleet.v1alpha1.CompareCyclesResponse.added:type_name -> bigfleet.v1alpha1.DecisionRecord
+	75, // 44: bigfleet.v1alpha1.GetMachineHistoryResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	75, // 45: bigfleet.v1alpha1.CompareCyclesResponse.removed:type_name -> bigfleet.v1alpha1.DecisionRecord
+	75, // 46: bigfleet.v1alpha1.CompareCyclesResponse.added:type_name -> bigfleet.v1alpha1.DecisionRecord
 	53, // 47: bigfleet.v1alpha1.CompareCyclesResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
 	39, // 48: bigfleet.v1alpha1.GetCostResponse.points:type_name -> bigfleet.v1alpha1.CostPoint
 	40, // 49: bigfleet.v1alpha1.CostPoint.rows:type_name -> bigfleet.v1alpha1.CostRow
 	61, // 50: bigfleet.v1alpha1.CostRow.cost_per_hour_by_state:type_name -> bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
 	62, // 51: bigfleet.v1alpha1.CostRow.requested:type_name -> bigfleet.v1alpha1.CostRow.RequestedEntry
 	63, // 52: bigfleet.v1alpha1.CostRow.provided:type_name -> bigfleet.v1alpha1.CostRow.ProvidedEntry
-	42, // 53: bigfleet.v1alpha1.ExplainRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
-	9,  // 54: bigfleet.v1alpha1.ExplainResponse.need:type_name -> bigfleet.v1alpha1.NeedView
-	30, // 55: bigfleet.v1alpha1.ExplainResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
-	46, // 56: bigfleet.v1alpha1.ExplainResponse.funnel:type_name -> bigfleet.v1alpha1.FunnelStep
-	64, // 57: bigfleet.v1alpha1.ExplainResponse.withheld:type_name -> bigfleet.v1alpha1.ExplainResponse.WithheldEntry
-	74, // 58: bigfleet.v1alpha1.ExplainResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	44, // 59: bigfleet.v1alpha1.ExplainResponse.winners:type_name -> bigfleet.v1alpha1.Holder
-	12, // 60: bigfleet.v1alpha1.ExplainResponse.domains:type_name -> bigfleet.v1alpha1.DomainCoverage
-	45, // 61: bigfleet.v1alpha1.ExplainResponse.candidates:type_name -> bigfleet.v1alpha1.Candidate
-	42, // 62: bigfleet.v1alpha1.Holder.need:type_name -> bigfleet.v1alpha1.NeedRef
-	31, // 63: bigfleet.v1alpha1.Candidate.seen_interruptions:type_name -> bigfleet.v1alpha1.SeenInterruptions
-	48, // 64: bigfleet.v1alpha1.PlanRequest.demand:type_name -> bigfleet.v1alpha1.DemandEdit
-	49, // 65: bigfleet.v1alpha1.PlanRequest.machines:type_name -> bigfleet.v1alpha1.MachineEdit
-	65, // 66: bigfleet.v1alpha1.PlanRequest.flags:type_name -> bigfleet.v1alpha1.PlanRequest.FlagsEntry
-	76, // 67: bigfleet.v1alpha1.DemandEdit.replace:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
-	66, // 68: bigfleet.v1alpha1.DemandEdit.add:type_name -> bigfleet.v1alpha1.CapacityNeed
-	73, // 69: bigfleet.v1alpha1.MachineEdit.put:type_name -> bigfleet.v1alpha1.Machine
-	51, // 70: bigfleet.v1alpha1.MachineEdit.price:type_name -> bigfleet.v1alpha1.PriceEdit
-	51, // 71: bigfleet.v1alpha1.MachineEdit.stock_out:type_name -> bigfleet.v1alpha1.PriceEdit
-	50, // 72: bigfleet.v1alpha1.MachineEdit.node:type_name -> bigfleet.v1alpha1.NodeEdit
-	68, // 73: bigfleet.v1alpha1.PriceEdit.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	74, // 74: bigfleet.v1alpha1.PlanResponse.actions:type_name -> bigfleet.v1alpha1.DecisionRecord
-	53, // 75: bigfleet.v1alpha1.PlanResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
-	74, // 76: bigfleet.v1alpha1.PlanResponse.baseline_actions:type_name -> bigfleet.v1alpha1.DecisionRecord
-	9,  // 77: bigfleet.v1alpha1.NeedChange.before:type_name -> bigfleet.v1alpha1.NeedView
-	9,  // 78: bigfleet.v1alpha1.NeedChange.after:type_name -> bigfleet.v1alpha1.NeedView
-	69, // 79: bigfleet.v1alpha1.WatchDecisionsRequest.kinds:type_name -> bigfleet.v1alpha1.ActionKind
-	77, // 80: bigfleet.v1alpha1.WatchDecisionsRequest.types:type_name -> bigfleet.v1alpha1.RecordType
-	74, // 81: bigfleet.v1alpha1.WatchDecisionsResponse.record:type_name -> bigfleet.v1alpha1.DecisionRecord
-	6,  // 82: bigfleet.v1alpha1.ShardRead.InspectNeeds:input_type -> bigfleet.v1alpha1.InspectNeedsRequest
-	14, // 83: bigfleet.v1alpha1.ShardRead.GetStatus:input_type -> bigfleet.v1alpha1.GetStatusRequest
-	20, // 84: bigfleet.v1alpha1.ShardRead.ListClusters:input_type -> bigfleet.v1alpha1.ListClustersRequest
-	26, // 85: bigfleet.v1alpha1.ShardRead.ListMachines:input_type -> bigfleet.v1alpha1.ListMachinesRequest
-	23, // 86: bigfleet.v1alpha1.ShardRead.ListHints:input_type -> bigfleet.v1alpha1.ListHintsRequest
-	29, // 87: bigfleet.v1alpha1.ShardRead.GetMachine:input_type -> bigfleet.v1alpha1.GetMachineRequest
-	33, // 88: bigfleet.v1alpha1.ShardRead.GetMachineHistory:input_type -> bigfleet.v1alpha1.GetMachineHistoryRequest
-	41, // 89: bigfleet.v1alpha1.ShardRead.Explain:input_type -> bigfleet.v1alpha1.ExplainRequest
-	47, // 90: bigfleet.v1alpha1.ShardRead.Plan:input_type -> bigfleet.v1alpha1.PlanRequest
-	35, // 91: bigfleet.v1alpha1.ShardRead.CompareCycles:input_type -> bigfleet.v1alpha1.CompareCyclesRequest
-	37, // 92: bigfleet.v1alpha1.ShardRead.GetCost:input_type -> bigfleet.v1alpha1.GetCostRequest
-	54, // 93: bigfleet.v1alpha1.ShardRead.WatchDecisions:input_type -> bigfleet.v1alpha1.WatchDecisionsRequest
-	7,  // 94: bigfleet.v1alpha1.ShardRead.InspectNeeds:output_type -> bigfleet.v1alpha1.InspectNeedsResponse
-	15, // 95: bigfleet.v1alpha1.ShardRead.GetStatus:output_type -> bigfleet.v1alpha1.GetStatusResponse
-	21, // 96: bigfleet.v1alpha1.ShardRead.ListClusters:output_type -> bigfleet.v1alpha1.ListClustersResponse
-	27, // 97: bigfleet.v1alpha1.ShardRead.ListMachines:output_type -> bigfleet.v1alpha1.ListMachinesResponse
-	24, // 98: bigfleet.v1alpha1.ShardRead.ListHints:output_type -> bigfleet.v1alpha1.ListHintsResponse
-	30, // 99: bigfleet.v1alpha1.ShardRead.GetMachine:output_type -> bigfleet.v1alpha1.GetMachineResponse
-	34, // 100: bigfleet.v1alpha1.ShardRead.GetMachineHistory:output_type -> bigfleet.v1alpha1.GetMachineHistoryResponse
-	43, // 101: bigfleet.v1alpha1.ShardRead.Explain:output_type -> bigfleet.v1alpha1.ExplainResponse
-	52, // 102: bigfleet.v1alpha1.ShardRead.Plan:output_type -> bigfleet.v1alpha1.PlanResponse
-	36, // 103: bigfleet.v1alpha1.ShardRead.CompareCycles:output_type -> bigfleet.v1alpha1.CompareCyclesResponse
-	38, // 104: bigfleet.v1alpha1.ShardRead.GetCost:output_type -> bigfleet.v1alpha1.GetCostResponse
-	55, // 105: bigfleet.v1alpha1.ShardRead.WatchDecisions:output_type -> bigfleet.v1alpha1.WatchDecisionsResponse
-	94, // [94:106] is the sub-list for method output_type
-	82, // [82:94] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	64, // 53: bigfleet.v1alpha1.CostRow.unmet:type_name -> bigfleet.v1alpha1.CostRow.UnmetEntry
+	42, // 54: bigfleet.v1alpha1.ExplainRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
+	9,  // 55: bigfleet.v1alpha1.ExplainResponse.need:type_name -> bigfleet.v1alpha1.NeedView
+	30, // 56: bigfleet.v1alpha1.ExplainResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
+	46, // 57: bigfleet.v1alpha1.ExplainResponse.funnel:type_name -> bigfleet.v1alpha1.FunnelStep
+	65, // 58: bigfleet.v1alpha1.ExplainResponse.withheld:type_name -> bigfleet.v1alpha1.ExplainResponse.WithheldEntry
+	75, // 59: bigfleet.v1alpha1.ExplainResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	44, // 60: bigfleet.v1alpha1.ExplainResponse.winners:type_name -> bigfleet.v1alpha1.Holder
+	12, // 61: bigfleet.v1alpha1.ExplainResponse.domains:type_name -> bigfleet.v1alpha1.DomainCoverage
+	45, // 62: bigfleet.v1alpha1.ExplainResponse.candidates:type_name -> bigfleet.v1alpha1.Candidate
+	42, // 63: bigfleet.v1alpha1.Holder.need:type_name -> bigfleet.v1alpha1.NeedRef
+	31, // 64: bigfleet.v1alpha1.Candidate.seen_interruptions:type_name -> bigfleet.v1alpha1.SeenInterruptions
+	48, // 65: bigfleet.v1alpha1.PlanRequest.demand:type_name -> bigfleet.v1alpha1.DemandEdit
+	49, // 66: bigfleet.v1alpha1.PlanRequest.machines:type_name -> bigfleet.v1alpha1.MachineEdit
+	66, // 67: bigfleet.v1alpha1.PlanRequest.flags:type_name -> bigfleet.v1alpha1.PlanRequest.FlagsEntry
+	77, // 68: bigfleet.v1alpha1.DemandEdit.replace:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
+	67, // 69: bigfleet.v1alpha1.DemandEdit.add:type_name -> bigfleet.v1alpha1.CapacityNeed
+	74, // 70: bigfleet.v1alpha1.MachineEdit.put:type_name -> bigfleet.v1alpha1.Machine
+	51, // 71: bigfleet.v1alpha1.MachineEdit.price:type_name -> bigfleet.v1alpha1.PriceEdit
+	51, // 72: bigfleet.v1alpha1.MachineEdit.stock_out:type_name -> bigfleet.v1alpha1.PriceEdit
+	50, // 73: bigfleet.v1alpha1.MachineEdit.node:type_name -> bigfleet.v1alpha1.NodeEdit
+	69, // 74: bigfleet.v1alpha1.PriceEdit.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	75, // 75: bigfleet.v1alpha1.PlanResponse.actions:type_name -> bigfleet.v1alpha1.DecisionRecord
+	53, // 76: bigfleet.v1alpha1.PlanResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
+	75, // 77: bigfleet.v1alpha1.PlanResponse.baseline_actions:type_name -> bigfleet.v1alpha1.DecisionRecord
+	9,  // 78: bigfleet.v1alpha1.NeedChange.before:type_name -> bigfleet.v1alpha1.NeedView
+	9,  // 79: bigfleet.v1alpha1.NeedChange.after:type_name -> bigfleet.v1alpha1.NeedView
+	70, // 80: bigfleet.v1alpha1.WatchDecisionsRequest.kinds:type_name -> bigfleet.v1alpha1.ActionKind
+	78, // 81: bigfleet.v1alpha1.WatchDecisionsRequest.types:type_name -> bigfleet.v1alpha1.RecordType
+	75, // 82: bigfleet.v1alpha1.WatchDecisionsResponse.record:type_name -> bigfleet.v1alpha1.DecisionRecord
+	6,  // 83: bigfleet.v1alpha1.ShardRead.InspectNeeds:input_type -> bigfleet.v1alpha1.InspectNeedsRequest
+	14, // 84: bigfleet.v1alpha1.ShardRead.GetStatus:input_type -> bigfleet.v1alpha1.GetStatusRequest
+	20, // 85: bigfleet.v1alpha1.ShardRead.ListClusters:input_type -> bigfleet.v1alpha1.ListClustersRequest
+	26, // 86: bigfleet.v1alpha1.ShardRead.ListMachines:input_type -> bigfleet.v1alpha1.ListMachinesRequest
+	23, // 87: bigfleet.v1alpha1.ShardRead.ListHints:input_type -> bigfleet.v1alpha1.ListHintsRequest
+	29, // 88: bigfleet.v1alpha1.ShardRead.GetMachine:input_type -> bigfleet.v1alpha1.GetMachineRequest
+	33, // 89: bigfleet.v1alpha1.ShardRead.GetMachineHistory:input_type -> bigfleet.v1alpha1.GetMachineHistoryRequest
+	41, // 90: bigfleet.v1alpha1.ShardRead.Explain:input_type -> bigfleet.v1alpha1.ExplainRequest
+	47, // 91: bigfleet.v1alpha1.ShardRead.Plan:input_type -> bigfleet.v1alpha1.PlanRequest
+	35, // 92: bigfleet.v1alpha1.ShardRead.CompareCycles:input_type -> bigfleet.v1alpha1.CompareCyclesRequest
+	37, // 93: bigfleet.v1alpha1.ShardRead.GetCost:input_type -> bigfleet.v1alpha1.GetCostRequest
+	54, // 94: bigfleet.v1alpha1.ShardRead.WatchDecisions:input_type -> bigfleet.v1alpha1.WatchDecisionsRequest
+	7,  // 95: bigfleet.v1alpha1.ShardRead.InspectNeeds:output_type -> bigfleet.v1alpha1.InspectNeedsResponse
+	15, // 96: bigfleet.v1alpha1.ShardRead.GetStatus:output_type -> bigfleet.v1alpha1.GetStatusResponse
+	21, // 97: bigfleet.v1alpha1.ShardRead.ListClusters:output_type -> bigfleet.v1alpha1.ListClustersResponse
+	27, // 98: bigfleet.v1alpha1.ShardRead.ListMachines:output_type -> bigfleet.v1alpha1.ListMachinesResponse
+	24, // 99: bigfleet.v1alpha1.ShardRead.ListHints:output_type -> bigfleet.v1alpha1.ListHintsResponse
+	30, // 100: bigfleet.v1alpha1.ShardRead.GetMachine:output_type -> bigfleet.v1alpha1.GetMachineResponse
+	34, // 101: bigfleet.v1alpha1.ShardRead.GetMachineHistory:output_type -> bigfleet.v1alpha1.GetMachineHistoryResponse
+	43, // 102: bigfleet.v1alpha1.ShardRead.Explain:output_type -> bigfleet.v1alpha1.ExplainResponse
+	52, // 103: bigfleet.v1alpha1.ShardRead.Plan:output_type -> bigfleet.v1alpha1.PlanResponse
+	36, // 104: bigfleet.v1alpha1.ShardRead.CompareCycles:output_type -> bigfleet.v1alpha1.CompareCyclesResponse
+	38, // 105: bigfleet.v1alpha1.ShardRead.GetCost:output_type -> bigfleet.v1alpha1.GetCostResponse
+	55, // 106: bigfleet.v1alpha1.ShardRead.WatchDecisions:output_type -> bigfleet.v1alpha1.WatchDecisionsResponse
+	95, // [95:107] is the sub-list for method output_type
+	83, // [83:95] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_shardread_proto_init() }
@@ -6524,7 +6540,7 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_shardread_proto_rawDesc), len(file_bigfleet_v1alpha1_shardread_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

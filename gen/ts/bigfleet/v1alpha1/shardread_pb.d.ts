@@ -2239,7 +2239,7 @@ export declare type CostRow = Message<"bigfleet.v1alpha1.CostRow"> & {
   servingPerHour: number;
 
   /**
-   * The part of serving_per_hour that the cluster does not request, by the resource of which it requests the largest part.
+   * The part of serving_per_hour that is not used, by the resource of which the largest part is. What is requested and unmet uses nothing.
    *
    * @generated from field: double unused_per_hour = 1003;
    */
@@ -2251,6 +2251,13 @@ export declare type CostRow = Message<"bigfleet.v1alpha1.CostRow"> & {
    * @generated from field: double stuck_per_hour = 1004;
    */
   stuckPerHour: number;
+
+  /**
+   * The part of requested that no machine covers.
+   *
+   * @generated from field: map<string, string> unmet = 1005;
+   */
+  unmet: { [key: string]: string };
 };
 
 /**

@@ -66,7 +66,7 @@ func aboutDemand() []question {
 		{"And those of my team, by a label of its namespaces?", "get needs --team default --team-label kubernetes.io/metadata.name --unmet --kube-context red", 0,
 			[]string{"red/HUGE  default (3)  0  short  …"}, "", nil},
 		{"Which needs wait behind higher priorities?", "get needs --reason priority-starved", 0, []string{"red/BATCH  -10  short  …"}, "", nil},
-		{"In which order are needs served?", "top --once", 0, []string{"blue/URGENT  1000000  met  100%  2  0  PRICE  …", "---- needs below this line are short ----"}, "", nil},
+		{"In which order are needs served?", "top --once", 0, []string{"blue/URGENT  1000000  met  100%  2  0  PRICE  …", "---- the first need that is short -------"}, "", nil},
 		{"Is all demand of a cluster met? (in a script)", "wait --for satisfied cluster/blue", 0, []string{"N of N needs are met"}, "the Pods of the cluster, none of which waits", func(t *testing.T, x *truth, _ string) {
 			if x.waiting["blue"] != 0 {
 				t.Errorf("%d Pods of blue wait", x.waiting["blue"])

@@ -52,8 +52,18 @@ func (c *commands) open(d *decision) *operation {
 	}
 	c.emit(Sample{Metric: MetricActions, Label1: v.Kind.String(), Label2: how, Value: 1})
 	c.emit(Sample{Metric: MetricDispatchWait, Label1: v.Kind.String(), Value: c.now - d.planned})
-	c.recordOp(RecordStarted, o, "", "")
+	c.recordOp(RecordStarted, o, "", c.whyEmptied(o))
 	return o
+}
+
+// whyEmptied says of a machine whose node took no Pods why not: its Pods have left, so it is surplus.
+func (c *commands) whyEmptied(o *operation) string {
+	if cl := c.clusters.get(o.Cluster); o.Kind == KindReclaim && cl != nil {
+		if out, is := cl.out[o.Machine]; is {
+			return "Its Node took no Pods: " + out.String() + "."
+		}
+	}
+	return ""
 }
 
 // end closes an operation with its one outcome (SHARD-15.11) and frees what it held.

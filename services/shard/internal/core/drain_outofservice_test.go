@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -48,6 +49,11 @@ func TestCordonedMachineIsNoSupply(t *testing.T) {
 	w.run(Minute)
 	if got := w.called(RPCDrain); len(got) != 1 || got[0] != "red-001" {
 		t.Errorf("drained %v once it is empty", got)
+	}
+	if !slices.ContainsFunc(w.recorded(RecordStarted), func(r Record) bool {
+		return r.Machine == "red-001" && r.Kind == KindReclaim && r.Detail == "Its Node took no Pods: cordoned since 08:00 UTC."
+	}) {
+		t.Errorf("no record says why it is drained: %+v", w.recorded(RecordStarted))
 	}
 }
 

@@ -112,6 +112,7 @@ func (b *Bill) request(needs []*core.NeedBlock) {
 		}
 		for i := range of.Rows {
 			row.use.requested.add(of.Rows[i].Aggregate)
+			row.use.unmet.add(of.Rows[i].Residual)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // use compares what a cluster requests with what its machines provide.
 type use struct {
-	requested, provided amounts
-	serving, stuck      int64 // millionths of a dollar an hour
+	requested, provided, unmet amounts
+	serving, stuck             int64 // millionths of a dollar an hour
 }
 
 // amounts are thousandths by resource.
@@ -51,19 +51,20 @@ func (u *use) machine(m *core.MachineView) {
 	}
 }
 
-// unused is the part of what serves that is not requested, as a fraction: by the resource of which the largest part is requested.
+// unused is the part of what serves that is not used, as a fraction: by the resource of which the largest part is. What no machine covers
+// uses nothing.
 func (u *use) unused() float64 {
 	most := 0.0
 	for name, milli := range u.provided {
 		if milli > 0 {
-			most = max(most, min(1, float64(u.requested[name])/float64(milli)))
+			most = max(most, min(1, float64(u.requested[name]-u.unmet[name])/float64(milli)))
 		}
 	}
 	return 1 - most
 }
 
 func (u *use) tell(row *pb.CostRow) {
-	row.Requested, row.Provided = u.requested.text(), u.provided.text()
+	row.Requested, row.Provided, row.Unmet = u.requested.text(), u.provided.text(), u.unmet.text()
 	row.ServingPerHour, row.StuckPerHour = convert.Dollars(u.serving), convert.Dollars(u.stuck)
 	row.UnusedPerHour = row.ServingPerHour * u.unused()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // OPS-4.19: costs by cluster say what the cluster requests, what its machines provide, and what of it is paid for and not used. The
-// resource of which most is requested decides: what another one leaves free cannot be sold apart.
+// resource of which most is used decides: what another one leaves free cannot be sold apart. What no machine covers uses nothing.
 func TestCostsOfClustersSayWhatIsUsed(t *testing.T) {
 	amount := func(cpu, memory int64) []resource.Quantity {
 		return []resource.Quantity{{Name: "cpu", Milli: cpu * 1000}, {Name: "memory", Milli: memory << 30 * 1000}}
@@ -29,7 +29,7 @@ func TestCostsOfClustersSayWhatIsUsed(t *testing.T) {
 		machine("blue", inventory.Configured, 3),
 	}
 	needs := []*core.NeedBlock{
-		{Cluster: "red", Rows: []core.NeedRow{{Aggregate: amount(4, 1)}, {Aggregate: amount(2, 1)}}},
+		{Cluster: "red", Rows: []core.NeedRow{{Aggregate: amount(4, 1)}, {Aggregate: amount(2, 1)}, {Aggregate: amount(500, 1), Residual: amount(500, 1)}}},
 		{Cluster: "green", Rows: []core.NeedRow{{Aggregate: amount(1, 1)}}},
 		{Cluster: "white"},
 	}
@@ -43,13 +43,13 @@ func TestCostsOfClustersSayWhatIsUsed(t *testing.T) {
 		rows[r.Group[0]] = r
 	}
 	for cluster, want := range map[string]*pb.CostRow{
-		"red":   {Machines: 5, Requested: map[string]string{"cpu": "6", "memory": "2Gi"}, Provided: map[string]string{"cpu": "8", "memory": "32Gi"}, ServingPerHour: 2, UnusedPerHour: 0.5, StuckPerHour: 28},
+		"red":   {Machines: 5, Requested: map[string]string{"cpu": "506", "memory": "3Gi"}, Unmet: map[string]string{"cpu": "500", "memory": "1Gi"}, Provided: map[string]string{"cpu": "8", "memory": "32Gi"}, ServingPerHour: 2, UnusedPerHour: 0.5, StuckPerHour: 28},
 		"blue":  {Machines: 1, Provided: map[string]string{"cpu": "8", "memory": "32Gi"}, ServingPerHour: 3, UnusedPerHour: 3},
 		"green": {Requested: map[string]string{"cpu": "1", "memory": "1Gi"}},
 		"":      {Machines: 1},
 	} {
 		got := rows[cluster]
-		if got.GetMachines() != want.Machines || !maps.Equal(got.GetRequested(), want.Requested) || !maps.Equal(got.GetProvided(), want.Provided) ||
+		if got.GetMachines() != want.Machines || !maps.Equal(got.GetRequested(), want.Requested) || !maps.Equal(got.GetProvided(), want.Provided) || !maps.Equal(got.GetUnmet(), want.Unmet) ||
 			got.GetServingPerHour() != want.ServingPerHour || got.GetUnusedPerHour() != want.UnusedPerHour || got.GetStuckPerHour() != want.StuckPerHour {
 			t.Errorf("%q: %v, want %v", cluster, got, want)
 		}

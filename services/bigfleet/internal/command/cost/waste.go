@@ -24,7 +24,7 @@ type waste struct {
 	Machines       int               `json:"machines"`
 	Asked          map[string]string `json:"asked"`
 	Bought         map[string]string `json:"bought"`
-	UsedFraction   float64           `json:"usedFraction"` // asked of bought, in the resource of which most is asked
+	UsedFraction   float64           `json:"usedFraction"` // of bought, what is asked and covered, in the resource of which most is used
 	ServingPerHour float64           `json:"servingPerHour"`
 	UnusedPerHour  float64           `json:"unusedPerHour"` // of the serving
 	IdlePerHour    float64           `json:"idlePerHour"`
@@ -32,6 +32,7 @@ type waste struct {
 	WastePerHour   float64           `json:"wastePerHour"`
 
 	asked, bought map[string]int64 // thousandths
+	short         map[string]int64 // of asked, what no machine covers: it uses nothing
 }
 
 // wasted shows what is paid for and not used.
@@ -64,7 +65,7 @@ func wasted(ctx context.Context, a *app.App) error {
 		list.Rows, list.Names = append(list.Rows, sum.row()), append(list.Names, "")
 	}
 	if a.Format.ForPeople() {
-		a.Notef("prices as stated by the providers; UNUSED is at least this much: it counts by the resource of which most is asked")
+		a.Notef("prices as stated by the providers; UNUSED is at least this much: it counts by the resource of which most is used")
 	}
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err
@@ -103,11 +104,12 @@ func weigh(rows []*bigfleetv1alpha1.CostRow) []*waste {
 		cluster := r.GetGroup()[0]
 		w := by[cluster]
 		if w == nil {
-			w = &waste{Cluster: cluster, asked: map[string]int64{}, bought: map[string]int64{}}
+			w = &waste{Cluster: cluster, asked: map[string]int64{}, bought: map[string]int64{}, short: map[string]int64{}}
 			by[cluster] = w
 		}
 		w.Machines += int(r.GetMachines())
 		plus(w.asked, r.GetRequested())
+		plus(w.short, r.GetUnmet())
 		plus(w.bought, r.GetProvided())
 		w.ServingPerHour += r.GetServingPerHour()
 		w.StuckPerHour += r.GetStuckPerHour()
@@ -128,7 +130,7 @@ func weigh(rows []*bigfleetv1alpha1.CostRow) []*waste {
 func (w *waste) judge() {
 	for name, bought := range w.bought {
 		if bought > 0 {
-			w.UsedFraction = max(w.UsedFraction, min(1, float64(w.asked[name])/float64(bought)))
+			w.UsedFraction = max(w.UsedFraction, min(1, float64(w.asked[name]-w.short[name])/float64(bought)))
 		}
 	}
 	w.UnusedPerHour = w.ServingPerHour * (1 - w.UsedFraction)

@@ -29,6 +29,10 @@ func TestWaste(t *testing.T) {
 			t.Errorf("row %d: %+v, want %+v", i, w, want)
 		}
 	}
+	// What no machine covers uses nothing.
+	if w := weigh([]*pb.CostRow{{Group: []string{"red"}, Machines: 1, Requested: map[string]string{"cpu": "506"}, Unmet: map[string]string{"cpu": "500"}, Provided: map[string]string{"cpu": "8"}, ServingPerHour: 2}})[0]; w.UsedFraction != 0.75 || w.UnusedPerHour != 0.5 || w.Asked["cpu"] != "506" {
+		t.Errorf("with an unmet Pod of 500 cpu: %+v", w)
+	}
 	if row := got[0].row(); row[2] != "cpu=6 memory=1Gi" || row[3] != "cpu=8 memory=8Gi" || row[4] != "75%" {
 		t.Errorf("row %q", row)
 	}

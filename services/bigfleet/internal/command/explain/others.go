@@ -73,7 +73,11 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 	case !c.GetConnected():
 		line("Cluster %s has no session with %s: nothing is bought for it, and its machines are taken only for a higher priority.", c.GetClusterId(), shard)
 	case c.GetUnsatisfiedNeeds() > 0:
-		line("Cluster %s is connected to %s; %d of its %d needs are unmet (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
+		are := "are"
+		if c.GetUnsatisfiedNeeds() == 1 {
+			are = "is"
+		}
+		line("Cluster %s is connected to %s; %d of its %s %s unmet (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), output.Count(int(c.GetNeeds()), "need"), are, c.GetClusterId())
 	default:
 		line("Cluster %s is connected to %s; all of its demand is met or on the way: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
 	}

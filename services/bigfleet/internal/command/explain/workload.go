@@ -101,7 +101,11 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 }
 
 func (c *cause) say(a *app.App, got *bigfleetv1alpha1.ExplainResponse, candidates bool) {
-	_, _ = fmt.Fprintln(a.Out, output.Line("\n%s, for example:", output.Count(c.pods, "waiting Pod")))
+	like := ", for example"
+	if c.pods == 1 {
+		like = ""
+	}
+	_, _ = fmt.Fprintln(a.Out, output.Line("\n%s%s:", output.Count(c.pods, "waiting Pod"), like))
 	for _, step := range c.walk.Steps {
 		_, _ = fmt.Fprintf(a.Out, "%-16s %s\n", step.At, step.Message)
 	}

@@ -27,8 +27,9 @@ import (
 
 const (
 	machineLabel = "bigfleet.lucy.sh/machine-id" // WIRE-11
-	reasonNote   = "bigfleet.lucy.sh/cordon-reason"
-	withinUsual  = 10 * time.Minute
+	// ReasonNote is the annotation of a cordoned Node that holds the reason.
+	ReasonNote  = "bigfleet.lucy.sh/cordon-reason"
+	withinUsual = 10 * time.Minute
 )
 
 // choice is what selects Nodes. All of it has to fit.
@@ -168,7 +169,7 @@ func mark(ctx context.Context, t *telling, core typedcorev1.CoreV1Interface, nod
 	if closed {
 		note, off = t.a.Reason, true
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{reasonNote: note}}, "spec": map[string]any{"unschedulable": off}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{ReasonNote: note}}, "spec": map[string]any{"unschedulable": off}})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (v view) show(w io.Writer, now time.Time, label string, p picture) error {
 	v.summary(w, now, label, p)
 	l, cut := v.rows(now, p)
 	if cut >= 0 {
-		l.Rows = slices.Insert(l.Rows, cut, []string{"---- needs below this line are short ----"})
+		l.Rows = slices.Insert(l.Rows, cut, []string{"---- the first need that is short -------"})
 	}
 	if len(l.Rows) == 0 {
 		return nil

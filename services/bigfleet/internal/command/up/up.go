@@ -163,7 +163,7 @@ func prepare(ctx context.Context, a *app.App, targets []world.Target, install bo
 	for _, t := range targets {
 		_, _ = fmt.Fprintf(&names, "\n  %s (%s)", t.ID, t.REST.Host)
 	}
-	if err := a.Confirm("BigFleet will write CapacityRequests, UpcomingNodes, hints and Nodes, and evict Pods, in:%s", names.String()); err != nil {
+	if err := a.Confirm("BigFleet will write CapacityRequests, UpcomingNodes, AvailableCapacities and Nodes, and evict Pods, in:%s", names.String()); err != nil {
 		return err
 	}
 	for _, t := range targets {
