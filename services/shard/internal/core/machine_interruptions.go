@@ -94,7 +94,7 @@ func (c *risks) announcedStill(id string) {
 		return
 	}
 	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Machine(i).Provider, Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
-		Detail: "the announced interruption did not happen, so the machine counts again"})
+		Detail: "The announced interruption did not happen, so the machine counts again."})
 	c.trigger(triggerMachine)
 }
 
