@@ -10,10 +10,10 @@ import (
 
 // tracker remembers which requests were in which roll-up until the shard says that it has them.
 type tracker struct {
-	batches []batch // by timestamp, growing
-	handed  map[aggregate.Key]struct{}
-	sentAt  map[int64]Outcome // roll-ups without an answer yet
-	heard   time.Time         // the session opened, or the shard answered a roll-up
+	batches []batch                // by timestamp, growing
+	handed  map[aggregate.Key]bool // requests that were in a roll-up; true: the shard has them
+	sentAt  map[int64]Outcome      // roll-ups without an answer yet
+	heard   time.Time              // the session opened, or the shard answered a roll-up
 }
 
 type batch struct {
@@ -22,7 +22,7 @@ type batch struct {
 }
 
 func newTracker() tracker {
-	return tracker{handed: map[aggregate.Key]struct{}{}, sentAt: map[int64]Outcome{}}
+	return tracker{handed: map[aggregate.Key]bool{}, sentAt: map[int64]Outcome{}}
 }
 
 func outcomeOf(needs *pb.ClusterCapacityNeeds, size int, change uint64) Outcome {
@@ -40,7 +40,7 @@ func (t *tracker) sent(timestamp int64, now time.Time, keys []aggregate.Key, o O
 	fresh := keys[:0]
 	for _, k := range keys {
 		if _, known := t.handed[k]; !known {
-			t.handed[k] = struct{}{}
+			t.handed[k] = false
 			fresh = append(fresh, k)
 		}
 	}
@@ -65,6 +65,11 @@ func (t *tracker) upTo(timestamp int64) (keys []aggregate.Key) {
 	for len(t.batches) > 0 && t.batches[0].timestamp <= timestamp {
 		keys = append(keys, t.batches[0].keys...)
 		t.batches = t.batches[1:]
+	}
+	for _, k := range keys {
+		if _, known := t.handed[k]; known { // else it was deleted meanwhile
+			t.handed[k] = true
+		}
 	}
 	return keys
 }

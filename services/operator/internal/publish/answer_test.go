@@ -6,8 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 )
 
 // OP-6.1: a shard without the extension has what was handed to it.
@@ -56,6 +59,40 @@ func TestAcknowledgeWithExtension(t *testing.T) {
 		if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("acknowledged %v", got)
 		}
+	})
+}
+
+// OP-11.5: the shard has the request of a Pod from the acknowledgement of a roll-up that holds it, until the request goes.
+func TestHasPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		pod := &pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
+		r := req("p", "1")
+		r.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "p", Controller: new(true)}}
+		has := func(want bool, when string) {
+			t.Helper()
+			if got := b.HasPod(pod); got != want {
+				t.Errorf("%s: the shard has the request: %v", when, got)
+			}
+		}
+		has(false, "before the request")
+		b.Set(r)
+		b.Synced()
+		has(false, "before a session")
+		l := b.open(FeatureAck)
+		synctest.Wait()
+		b.Greeted()
+		has(false, "before the answer")
+		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED))
+		has(false, "after a refusal")
+		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED))
+		has(true, "after the acknowledgement")
+		acknowledged := *r
+		acknowledged.Acknowledge()
+		b.Set(&acknowledged)
+		has(true, "once the request shows the acknowledgement")
+		b.Delete(aggregate.KeyOf(r))
+		has(false, "after the request is gone")
 	})
 }
 

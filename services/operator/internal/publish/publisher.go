@@ -267,6 +267,18 @@ func (p *Publisher) OfPod(pod *pods.Pod) (q *request.Request, row string) {
 	return p.demand.Request(r.key), p.demand.Row(r.key)
 }
 
+// HasPod says that the shard has the request of a Pod: it acknowledged a roll-up with it, and the request may say so already.
+func (p *Publisher) HasPod(pod *pods.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, ok := p.byPod[pod.UID]
+	if !ok {
+		return false
+	}
+	q := p.demand.Request(r.key)
+	return q != nil && (!q.Pending() || p.tracker.handed[r.key])
+}
+
 // RowsAhead calls f with the row of each request that no Pod controls, such as one of a queue that starts its Pods later.
 func (p *Publisher) RowsAhead(f func(row string)) {
 	p.mu.Lock()

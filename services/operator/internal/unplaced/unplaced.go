@@ -45,6 +45,7 @@ const (
 type Config struct {
 	Pods      *pods.Store
 	Request   func(p *pods.Pod) (q *request.Request, row string) // the request of a Pod and its row; nil: it has none
+	Counted   func(p *pods.Pod) bool                             // the shard has the request of a Pod
 	Ahead     func(f func(row string))                           // the rows of requests that no Pod controls
 	Satisfied func(row string) bool                              // the newest status of a row
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
@@ -143,7 +144,8 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			continue
 		}
 		q, id := w.Request(p)
-		if q == nil || id == "" || !w.Satisfied(id) {
+		// A status that is satisfied says nothing of a request that the shard has not received yet.
+		if q == nil || id == "" || !w.Counted(p) || !w.Satisfied(id) {
 			continue
 		}
 		if _, asked := ready[id]; !asked {

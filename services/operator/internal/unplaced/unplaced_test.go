@@ -45,6 +45,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func all(*pods.Pod) bool { return true }
+
 func stuck(name string, since time.Time, message string) *pods.Pod {
 	return pods.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message, LastTransitionTime: metav1.NewTime(since),
@@ -65,11 +67,12 @@ func TestReport(t *testing.T) {
 	store.Set(stuck("unmet", old, full))
 	store.Set(stuck("joining", old, full))
 	store.Set(stuck("foreign", old, full))
+	store.Set(stuck("unsent", old, full)) // the shard has not received its request: its row is satisfied without it
 	placed := stuck("placed", old, full)
 	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
-		Pods: store, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
+		Pods: store, Counted: func(p *pods.Pod) bool { return p.Name != "unsent" }, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
 		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
@@ -106,7 +109,7 @@ func TestOwnersAreTold(t *testing.T) {
 		told := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
-			Pods: store, Ahead: none, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
+			Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Record: func(n events.Event) {
@@ -144,7 +147,7 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 	} {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-c.age), c.message))
-		w := Watcher{Config{Pods: store, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-c.ready), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		if got := len(w.Report(now).Rows); got != c.want {
@@ -214,7 +217,7 @@ func TestPodsThatNoMachineHelpsAreTold(t *testing.T) {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-2*time.Second), message))
 		covered := true
-		w := Watcher{Config{Pods: store, Ahead: none, Satisfied: func(string) bool { return covered }, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return covered }, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := ""
