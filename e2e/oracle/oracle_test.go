@@ -30,8 +30,8 @@ type outcome struct {
 	packed                 bool
 }
 
-// brief are the worlds of a run without settings: between them they have most features, and each takes seconds. There are five, because the scheduler
-// may refuse Pods before the shard has their requests, and the room that is then bought twice must not make the median of one world.
+// brief are the worlds of a run without settings: between them they have most features, and each takes seconds. There are five, because
+// what is bought beyond the demand depends on how the scheduler spreads Pods that come in parts, and one world must not make the median.
 var brief = []uint64{93, 14, 73, 80, 4}
 
 // quiet is how long nothing changes before Pods that wait are given to kube-scheduler.
