@@ -73,8 +73,8 @@ type right struct{ group, resource, subresource, verb string }
 func operatorRights() []right {
 	const fleet = "bigfleet.lucy.sh"
 	out := []right{{fleet, "capacityrequests", "status", "patch"}, {fleet, "upcomingnodes", "status", "patch"}, {"", "pods", "eviction", "create"}, {"", "nodes", "", "patch"}}
-	for _, verb := range []string{"get", "list", "watch"} {
-		for _, on := range []right{{fleet, "capacityrequests", "", ""}, {fleet, "upcomingnodes", "", ""}, {fleet, "availablecapacities", "", ""}, {"", "nodes", "", ""}, {"", "pods", "", ""}, {"apps", "daemonsets", "", ""}} {
+	for _, verb := range []string{"list", "watch"} {
+		for _, on := range []right{{fleet, "capacityrequests", "", ""}, {fleet, "upcomingnodes", "", ""}, {fleet, "availablecapacities", "", ""}, {"", "nodes", "", ""}, {"", "pods", "", ""}, {"apps", "daemonsets", "", ""}, {"policy", "poddisruptionbudgets", "", ""}} {
 			on.verb = verb
 			out = append(out, on)
 		}
