@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 )
 
-// OP-4.4, OP-4.11: what the operator does not know is counted and ignored, and a full lane holds up nobody who reads.
+// OP-4.4, OP-4.11: what the operator does not know is counted and ignored, and a full queue holds up no reader.
 func TestFramesThatAreIgnored(t *testing.T) {
 	none := func() float64 { return 0 }
 	registry := prometheus.NewRegistry()
@@ -21,7 +21,7 @@ func TestFramesThatAreIgnored(t *testing.T) {
 	r := newRouter(&parts{instruments: i})
 	r.Receive(nil, &pb.ShardMessage{})
 	r.Receive(nil, &pb.ShardMessage{Payload: &pb.ShardMessage_NodeStateUpdate{NodeStateUpdate: &pb.NodeStateUpdate{}}})
-	for range reclaimQueue + 3 { // nobody takes them
+	for range reclaimQueue + 3 { // no consumer takes them
 		r.Receive(nil, &pb.ShardMessage{Payload: &pb.ShardMessage_ReclaimInstruction{ReclaimInstruction: &pb.ReclaimInstruction{}}})
 	}
 	families, err := registry.Gather()

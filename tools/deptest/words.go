@@ -48,6 +48,16 @@ var Words = []Word{
 	{"stamped", "attributed", "services/shard"},
 	{"told", "notified, sent, received", "services/shard"},
 	{"nobody", "the noun: no Need, no cluster", "services/shard"},
+	{"told", "notified, sent, received", "services/operator"},
+	{"nobody", "the noun: no Need, no cluster", "services/operator"},
+	{"told", "notified, sent, received", "services/podcontroller"},
+	{"nobody", "the noun: no Need, no cluster", "services/podcontroller"},
+	{"told", "notified, sent, received", "services/incluster"},
+	{"nobody", "the noun: no Need, no cluster", "services/incluster"},
+	{"told", "notified, sent, received", "services/providers"},
+	{"nobody", "the noun: no Need, no cluster", "services/providers"},
+	{"told", "notified, sent, received", "services/kit"},
+	{"nobody", "the noun: no Need, no cluster", "services/kit"},
 }
 
 var (

@@ -39,12 +39,12 @@ type Config struct {
 	QPS   float32 // requests per second; negative or 0 means no limit here
 	Burst int     // requests at once under a limit; 0 means twice QPS
 
-	// OnWatchError hears of every broken list or watch. It must not block. nil means nobody does.
+	// OnWatchError hears of every broken list or watch. It must not block. nil means that nothing does.
 	OnWatchError func(resource string, err error)
 
 	// OnRead hears of every attempt to list or watch a whole kind, by its plural: nil when the API server began to
 	// answer. The reflector hides a refused connection from OnWatchError, so this is how an outage is seen. It must not
-	// block. nil means nobody does.
+	// block. nil means that nothing does.
 	OnRead func(plural string, err error)
 }
 

@@ -1,7 +1,7 @@
 // Package apiaccess is how a process that runs inside a managed cluster reaches its API server.
 //
 // Connect turns a rest.Config into a client for writes and live reads, and an informer cache for everything else. Both
-// are told the kinds they serve beforehand, so that nothing is discovered: no extra permission, no start that fails
+// get the kinds they serve beforehand, so that nothing is discovered: no extra permission, no start that fails
 // because a CustomResourceDefinition comes a second later. Objects are stripped before they enter the cache, and are
 // read from it without copies: who reads must not write.
 //

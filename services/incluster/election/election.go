@@ -60,7 +60,7 @@ type Config struct {
 	Leases          Leases
 	Namespace, Name string
 	Identity        string           // empty means host name and a random part
-	OnLeader        func(holds bool) // hears when the Lease is held and no longer; nil means nobody does
+	OnLeader        func(holds bool) // hears when the Lease is held and no longer; nil means that nothing does
 	Log             *slog.Logger
 }
 
@@ -80,10 +80,10 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context) error) er
 		c.OnLeader = func(bool) {}
 	}
 	e := &elector{Config: c}
-	for told := ""; !e.acquire(ctx); {
-		if e.lease != nil && holder(e.lease) != told {
-			told = holder(e.lease)
-			e.Log.Info("waiting for the leader election Lease: another replica holds it", "lease", e.Name, "holder", told)
+	for logged := ""; !e.acquire(ctx); {
+		if e.lease != nil && holder(e.lease) != logged {
+			logged = holder(e.lease)
+			e.Log.Info("waiting for the leader election Lease: another replica holds it", "lease", e.Name, "holder", logged)
 		}
 		select {
 		case <-ctx.Done():

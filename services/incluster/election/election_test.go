@@ -125,7 +125,7 @@ func TestHandOver(t *testing.T) {
 				}
 				start := time.Now()
 				if !c.graceful {
-					s.cut("a", true) // nobody hears of it again
+					s.cut("a", true) // no replica hears of it again
 				} else {
 					stop()
 				}

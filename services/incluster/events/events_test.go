@@ -142,7 +142,7 @@ func TestDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range queueMax + 7 { // nobody writes
+	for i := range queueMax + 7 { // nothing is written
 		w.Record(Event{Regarding: about(fmt.Sprint("p", i)), Reason: "x"})
 	}
 	if dropped != 7 {

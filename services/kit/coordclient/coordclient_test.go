@@ -126,7 +126,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// refusedAs makes a call that nobody answers as it should, until its error says why.
+// refusedAs makes a call that no replica answers as it should, until its error says why.
 func refusedAs[E error](t *testing.T, what string, call func(context.Context) error) (why E) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
@@ -259,7 +259,7 @@ func TestNamesAreResolvedEachRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second.calls.Load() == 0 {
-		t.Fatal("nobody asked the new address")
+		t.Fatal("no call reached the new address")
 	}
 }
 
@@ -395,8 +395,8 @@ func TestTermsOnlyGrow(t *testing.T) {
 }
 
 // COORD-6.3.2, 7.15: a leader with too much to do is asked again when it says, without a new connection and without asking
-// others; a caller whose time ends before that is told at once, with the moment.
-func TestWaitsAsLongAsToldTo(t *testing.T) {
+// others; a caller whose time ends before that is refused at once, with the moment.
+func TestWaitsAsLongAsTheAnswerSays(t *testing.T) {
 	r := start(t, nil)
 	var asked atomic.Int64
 	busy := func(after time.Duration, times int64) func() error {

@@ -79,7 +79,7 @@ func TestAccessUnderTLS(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(refused) != want {
-		t.Errorf("%d refusals were told, want %d", len(refused), want)
+		t.Errorf("%d refusals were reported, want %d", len(refused), want)
 	}
 	for _, r := range refused {
 		if r.Procedure == "" || r.Err == nil || !r.Peer.TLS || r.Peer.Addr == "" {

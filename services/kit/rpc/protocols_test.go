@@ -129,7 +129,7 @@ func TestHealthAndReflection(t *testing.T) {
 	if check("") != grpchealth.StatusNotServing {
 		t.Error("the process still serves")
 	}
-	_, err := health.Check(within(t), &grpchealth.CheckRequest{Service: "nobody"})
+	_, err := health.Check(within(t), &grpchealth.CheckRequest{Service: "unknown"})
 	wantCode(t, err, connect.CodeNotFound)
 
 	stream := grpcreflect.NewClient(c.HTTP, c.BaseURL, c.Options...).NewStream(within(t))

@@ -252,7 +252,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// swallow forwards bytes to addr until it is told to swallow them, and never closes: a path that died without a FIN.
+// swallow forwards bytes to addr until swallowing is set, and never closes: a path that died without a FIN.
 type swallow struct {
 	net.Listener
 	mu    sync.Mutex
@@ -346,7 +346,7 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	if _, err := s.Receive(); err != nil {
 		t.Fatal(err)
 	}
-	// A healthy path is kept although nobody speaks for many intervals.
+	// A healthy path is kept although nothing is sent for many intervals.
 	select {
 	case err := <-ended:
 		t.Fatalf("a silent but healthy stream ended: %v", err)

@@ -336,7 +336,7 @@ func TestTraces(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := dead.Close(ctx); err == nil { // goleak, at the end, sees what it leaves behind
-		t.Error("a span was delivered to nobody")
+		t.Error("a span was delivered to no collector")
 	}
 	for _, wrong := range []string{"ftp://a:1", "http://", "://"} {
 		if _, err := telemetry.New(t.Context(), telemetry.Config{Component: "shard", LogWriter: io.Discard, OTLPEndpoint: wrong}); err == nil {

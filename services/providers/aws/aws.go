@@ -186,7 +186,7 @@ func options(c provider.Common) []provider.Option {
 		{&t.Create, c.Timeouts.Create, usual.Create}, {&t.Configure, c.Timeouts.Configure, usual.Configure},
 		{&t.Delete, c.Timeouts.Delete, usual.Delete}, {&t.DrainExtra, c.Timeouts.DrainExtra, usual.DrainExtra},
 	} {
-		if one.own != one.usual { // the usual one is what nobody wrote
+		if one.own != one.usual { // the usual one is the default
 			*one.to = one.own
 		}
 	}

@@ -142,7 +142,7 @@ func (b *backend) Delete(ctx context.Context, op provider.DeleteOp) error {
 		}
 	}
 	if b.nodes != nil && op.Machine.Cluster != "" && op.Machine.HostRef != "" {
-		// The instance is gone. Where the cluster is gone too, nobody needs its Node to be removed.
+		// The instance is gone. Where the cluster is gone too, its Node need not be removed.
 		if err := b.nodes.Remove(ctx, op.Machine.Cluster, op.Machine.HostRef); err != nil {
 			b.log.Warn("the Node of a terminated instance could not be removed", "machine", op.Machine.ID, "cluster", op.Machine.Cluster, "err", err)
 		}

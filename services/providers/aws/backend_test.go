@@ -483,7 +483,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// PROV-28.8: what a failed hook said is told, at most 1 KiB of its end and without secrets.
+// PROV-28.8: what a failed hook said is reported, at most 1 KiB of its end and without secrets.
 func TestFailedHook(t *testing.T) {
 	w := newWorld(t, nil)
 	m, err := w.create(large, "op")

@@ -82,7 +82,7 @@ func (b *backend) await(ctx context.Context, id, what string, states ...types.In
 	}
 }
 
-// endedError says why AWS ended an instance. Some refusals are told in this way, after a launch that seemed to succeed.
+// endedError says why AWS ended an instance. Some refusals arrive in this way, after a launch that seemed to succeed.
 func (b *backend) endedError(id string, i *types.Instance) error {
 	err := fmt.Errorf("%s is %s", id, stateOf(i))
 	if r := i.StateReason; r != nil {

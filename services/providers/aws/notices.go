@@ -40,7 +40,7 @@ func (b *backend) Notify(ctx context.Context, send func(provider.Notice)) error 
 }
 
 // followQueue reads until the context ends. A message is deleted once its news is passed on; what cannot be read is deleted too,
-// because nobody will ever read it. SQS repeats what was not deleted.
+// because it will never be read. SQS repeats what was not deleted.
 func (b *backend) followQueue(ctx context.Context, send func(provider.Notice)) {
 	in := &sqs.ReceiveMessageInput{QueueUrl: &b.settings.QueueURL, MaxNumberOfMessages: messagesMax, WaitTimeSeconds: messagesWait}
 	for ctx.Err() == nil {
@@ -126,14 +126,14 @@ func (b *backend) machineOf(instance string) string {
 
 // followStatus looks at scheduled events until the context ends.
 func (b *backend) followStatus(ctx context.Context, send func(provider.Notice)) {
-	told := map[string]bool{} // events that were passed on, by id
+	sent := map[string]bool{} // events that were passed on, by id
 	for ctx.Err() == nil {
-		next, err := b.scheduled(ctx, told, send)
+		next, err := b.scheduled(ctx, sent, send)
 		if err != nil && ctx.Err() == nil {
 			b.log.Warn("scheduled events of EC2 cannot be read", "err", err)
 		}
 		if err == nil {
-			told = next
+			sent = next
 		}
 		rest(ctx, statusEvery)
 	}
@@ -143,7 +143,7 @@ func (b *backend) followStatus(ctx context.Context, send func(provider.Notice)) 
 var ends = []types.EventCode{types.EventCodeInstanceRetirement, types.EventCodeInstanceStop}
 
 // scheduled passes on events that are new, and returns those that are known now.
-func (b *backend) scheduled(ctx context.Context, told map[string]bool, send func(provider.Notice)) (map[string]bool, error) {
+func (b *backend) scheduled(ctx context.Context, sent map[string]bool, send func(provider.Notice)) (map[string]bool, error) {
 	in := &ec2.DescribeInstanceStatusInput{MaxResults: awssdk.Int32(1000), Filters: []types.Filter{{Name: awssdk.String("event.code")}}}
 	for _, code := range ends {
 		in.Filters[0].Values = append(in.Filters[0].Values, string(code))
@@ -167,7 +167,7 @@ func (b *backend) scheduled(ctx context.Context, told map[string]bool, send func
 					continue
 				}
 				next[id] = true
-				if !told[id] {
+				if !sent[id] {
 					b.metrics.notices.WithLabelValues("scheduled").Inc()
 					b.log.Info("EC2 will terminate an instance", "machine", machine, "event", e.Code, "not_before", fmt.Sprint(awssdk.ToTime(e.NotBefore)))
 					send(provider.Notice{MachineID: machine, InterruptionProbability: 1})

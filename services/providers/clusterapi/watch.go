@@ -124,7 +124,7 @@ const syncTime = 10 * time.Second
 func (w *watch) all(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
-	if !w.informer.HasSynced() { // which repeats a refused connection and tells nobody
+	if !w.informer.HasSynced() { // which repeats a refused connection and reports it to no one
 		if err := w.answers(ctx); err != nil {
 			return nil, err
 		}

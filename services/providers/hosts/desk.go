@@ -139,7 +139,7 @@ func (d *desk) do(ctx context.Context, host string, t *pb.ReportHostResponse, do
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if p.task == t {
-			p.task = nil // nobody waits for it: it must not be taken later
+			p.task = nil // no call waits for it: it must not be taken later
 		}
 	}()
 	for {

@@ -140,7 +140,7 @@ func TestIdleMachineThatIsNotClean(t *testing.T) {
 	}
 }
 
-// A task is taken once, its end is heard, and one that nobody waits for any more is not given out.
+// A task is taken once, its end is heard, and one that no call waits for any more is not given out.
 func TestTask(t *testing.T) {
 	b := start(t, Config{}, twoHosts)
 	done := make(chan error, 1)
@@ -182,7 +182,7 @@ func TestTask(t *testing.T) {
 	}
 	clean.WaitMillis = 0
 	if answer, err := report(t, b, clean); err == nil && answer.GetTask() != nil {
-		t.Errorf("a task that nobody waits for is given out: %v", answer)
+		t.Errorf("a task that no call waits for is given out: %v", answer)
 	}
 }
 

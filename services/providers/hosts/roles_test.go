@@ -22,7 +22,7 @@ import (
 // Environment of a test binary that is one of the programs of the kill matrix.
 const (
 	asRole     = "BIGFLEET_HOSTS_TEST_ROLE"
-	atWarden   = "BIGFLEET_HOSTS_TEST_WARDEN"   // URL of the test, which is told each point and may kill there
+	atWarden   = "BIGFLEET_HOSTS_TEST_WARDEN"   // URL of the test, which hears of each point and may kill there
 	atProvider = "BIGFLEET_HOSTS_TEST_PROVIDER" // URL of the RPC port
 	atDesk     = "BIGFLEET_HOSTS_TEST_DESK"     // host:port of the agents' port
 	inDir      = "BIGFLEET_HOSTS_TEST_DIR"      // of agent and machine

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OPS-2.3: a silence that nobody can mean is refused with its name.
+// OPS-2.3: a silence that no operator can mean is refused with its name.
 func TestSilenceHasBounds(t *testing.T) {
 	for silence, good := range map[time.Duration]bool{0: false, time.Second - 1: false, time.Second: true, 24 * time.Hour: true, 24*time.Hour + 1: false} {
 		err := (&settings{Silence: silence}).Validate()

@@ -244,7 +244,7 @@ func (p *planter) finish(row int32) {
 	}
 }
 
-// impossible rows ask for a unit that no machine has, or for a type that nobody offers.
+// impossible rows ask for a unit that no machine has, or for a type that no provider offers.
 func (p *planter) impossible(row int32) {
 	d := p.w.Demand
 	d.CPU[row], d.Memory[row], d.UnitCPU[row], d.UnitMemory[row] = 4_000, 8<<30, 4_000, 8<<30

@@ -98,9 +98,9 @@ func notMeant(f *pflag.Flag, value, printed string) string {
 		if strings.Contains(f.Name, "-delay") && f.DefValue == "0s" {
 			return "" // a delay of a pretended cloud, as good as none
 		}
-		return "nobody can mean it"
+		return "no operator can mean it"
 	case "NaN", "1e300", "2000000h":
-		return "nobody can mean it"
+		return "no operator can mean it"
 	}
 	return ""
 }

@@ -410,8 +410,8 @@ func TestTakeWaiting(t *testing.T) {
 	}
 }
 
-// On a standby replica, or while the shard is away, nobody takes what waits: the list stays as short as the requests.
-func TestWaitingIsBoundedWhileNobodyTakes(t *testing.T) {
+// On a standby replica, or while the shard is away, nothing takes what waits: the list stays as short as the requests.
+func TestWaitingIsBoundedWhileNothingIsTaken(t *testing.T) {
 	a := New(0)
 	set(t, a, `{"resources":{"cpu":"2"},"priority":0}`)
 	for i := range 20 * waitingMin {

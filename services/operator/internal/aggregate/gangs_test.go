@@ -11,7 +11,7 @@ import (
 
 // OP-5.13, OP-5.14, OP-5.15, OP-5.16, OP-5.17. Scenarios 14, 15.
 // OP-5.24: requests of one gang are one row with its least number, also where their sizes differ; gangs of other names, namespaces and
-// domains stay apart; a co-location term of the Pods says where. What cannot be a gang is told.
+// domains stay apart; a co-location term of the Pods says where. What cannot be a gang is reported.
 func TestGangs(t *testing.T) {
 	gang := func(cpu, rest string) string {
 		return `{"resources":{"cpu":"` + cpu + `"},"priority":0,"gang":{` + rest + `}}`

@@ -29,7 +29,7 @@ func TestPodsCount(t *testing.T) {
 			set(t, a, c.specs...)
 			before := a.Needs()
 			if !a.SetLimits(true) || a.SetLimits(true) {
-				t.Error("the change of the shard's features is not told once")
+				t.Error("the change of the shard's features is not reported once")
 			}
 			after := a.Needs()
 			valid(t, after)

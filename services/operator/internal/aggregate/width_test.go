@@ -21,7 +21,7 @@ func gate(needs []*pb.CapacityNeed) *width {
 	return w
 }
 
-// OP-5.25: requests that each name a key or a resource of their own are left out and told so; they take the demand of nobody else from the
+// OP-5.25: requests that each name a key or a resource of their own are left out and say so; they take no demand of other requests from the
 // roll-up. When there is room again, they are counted again and acknowledged like others.
 func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 	for _, c := range []struct {
@@ -57,13 +57,13 @@ func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 			if n := len(c.wide(gate(needs))); n != c.most {
 				t.Errorf("%d are named, want %d", n, c.most)
 			}
-			told, waiting := a.TakeTurned(), a.TakeWaiting()
+			turned, waiting := a.TakeTurned(), a.TakeWaiting()
 			out := 0
 			for i := range c.many {
 				key := Key{"default", fmt.Sprint("odd", i)}
 				p := a.Problem(key)
-				if (p == nil) != slices.Contains(waiting, key) || (p != nil) != slices.Contains(told, key) {
-					t.Fatalf("%s: problem %v; acknowledged %v, told %v", key.Name, p, slices.Contains(waiting, key), slices.Contains(told, key))
+				if (p == nil) != slices.Contains(waiting, key) || (p != nil) != slices.Contains(turned, key) {
+					t.Fatalf("%s: problem %v; acknowledged %v, turned %v", key.Name, p, slices.Contains(waiting, key), slices.Contains(turned, key))
 				}
 				if p != nil {
 					if out++; p.Reason != c.reason || !p.Fatal {
@@ -81,7 +81,7 @@ func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 				a.Delete(Key{"default", fmt.Sprint("odd", i)})
 			}
 			if a.Needs(); len(a.TakeTurned()) == 0 {
-				t.Error("nobody is told that there is room")
+				t.Error("no request hears that there is room")
 			}
 			waiting = append(waiting, a.TakeWaiting()...)
 			for i := c.many - 10; i < c.many; i++ {

@@ -203,7 +203,7 @@ func TestUpgradedServerIsNoticed(t *testing.T) {
 }
 
 // OP-7.11, OP-4.12: while the API server hangs, no machine waits behind another's attempt to read the version.
-func TestHangingVersionHoldsNobodyUp(t *testing.T) {
+func TestHangingVersionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := false
 		v := &Versions{Read: func(ctx context.Context) (string, error) {

@@ -22,7 +22,7 @@ func node(name, label, provider string) *corev1.Node {
 	return n
 }
 
-// OP-10.1: the rules in their order. OP-10.5, scenarios 35, 36: what is ambiguous is nobody's.
+// OP-10.1: the rules in their order. OP-10.5, scenarios 35, 36: what is ambiguous belongs to no machine.
 func TestFind(t *testing.T) {
 	for name, c := range map[string]struct {
 		machines []Machine
@@ -79,8 +79,8 @@ func TestResolve(t *testing.T) {
 	r.SetNode(node("n1", "m1", "p1"))
 	r.SetNode(node("stranger", "", ""))
 	r.SetNode(node("labelled", "m9", ""))
-	how := map[string]Match{"stranger": Foreign, "nobody": None, "m1": ByLabel, "n1": ByLabel, "labelled": ByLabel}
-	for entry, want := range map[string]string{"m1": "m1 n1", "n1": "m1 n1", "stranger": "stranger stranger", "labelled": "labelled labelled", "nobody": "nobody -"} {
+	how := map[string]Match{"stranger": Foreign, "unowned": None, "m1": ByLabel, "n1": ByLabel, "labelled": ByLabel}
+	for entry, want := range map[string]string{"m1": "m1 n1", "n1": "m1 n1", "stranger": "stranger stranger", "labelled": "labelled labelled", "unowned": "unowned -"} {
 		id, n, by := r.Resolve(entry)
 		if by != how[entry] {
 			t.Errorf("%s is found by %d, want %d", entry, by, how[entry])

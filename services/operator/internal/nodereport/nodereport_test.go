@@ -115,34 +115,34 @@ func TestFullSet(t *testing.T) {
 	})
 }
 
-// OP-11.2: readiness that comes is told after a second, readiness that goes after ten; a kubelet that blinks causes nothing.
+// OP-11.2: readiness that comes is reported after a second, readiness that goes after ten; a kubelet that blinks causes nothing.
 func TestReadinessIsDebounced(t *testing.T) {
 	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *ready) {
 		s := &sheet{}
 		run(t, r)
 		time.Sleep(3 * time.Second)
 		r.Greeted(s, false)
-		told := len(s.reports())
+		before := len(s.reports())
 		machines.SetNode(node(false))
 		time.Sleep(5 * time.Second)
 		machines.SetNode(node(true))
 		time.Sleep(30 * time.Second)
-		if len(s.reports()) != told {
-			t.Fatalf("a blink was told: %v", s.reports()[told:])
+		if len(s.reports()) != before {
+			t.Fatalf("a blink was reported: %v", s.reports()[before:])
 		}
 		machines.SetNode(node(false))
 		time.Sleep(9 * time.Second)
-		if len(s.reports()) != told {
-			t.Fatalf("told after 9 s: %v", s.last())
+		if len(s.reports()) != before {
+			t.Fatalf("reported after 9 s: %v", s.last())
 		}
 		time.Sleep(2 * time.Second)
-		if l := s.last(); len(s.reports()) != told+1 || l.Ready || !l.Present {
-			t.Fatalf("after 11 s: %v", s.reports()[told:])
+		if l := s.last(); len(s.reports()) != before+1 || l.Ready || !l.Present {
+			t.Fatalf("after 11 s: %v", s.reports()[before:])
 		}
 		machines.SetNode(node(true))
 		time.Sleep(2 * time.Second)
-		if l := s.last(); len(s.reports()) != told+2 || !l.Ready {
-			t.Fatalf("2 s after it came back: %v", s.reports()[told:])
+		if l := s.last(); len(s.reports()) != before+2 || !l.Ready {
+			t.Fatalf("2 s after it came back: %v", s.reports()[before:])
 		}
 	})
 }
@@ -177,14 +177,14 @@ func TestForgottenMachinesLeaveNothing(t *testing.T) {
 				run(t, r)
 				r.Greeted(s, false)
 				time.Sleep(3 * time.Second)
-				told := len(s.reports())
+				before := len(s.reports())
 				end(machines)
 				time.Sleep(30 * time.Second)
 				if n := remembered(r); n != 0 {
 					t.Errorf("%d entries are kept", n)
 				}
-				if len(s.reports()) != told {
-					t.Errorf("told of a machine that is not ours: %v", s.reports()[told:])
+				if len(s.reports()) != before {
+					t.Errorf("a report of a machine that is not ours: %v", s.reports()[before:])
 				}
 			})
 		})
@@ -199,7 +199,7 @@ func TestContentsAreDebounced(t *testing.T) {
 		n.Labels["kubernetes.io/os"], n.Labels["rack"] = "linux", "r1"
 		n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3900m")}
 		machines.SetNode(n)
-		n.Labels["nobody-selects-by"] = "it"
+		n.Labels["no-need-selects-by"] = "it"
 		machines.Set(machine.Machine{ID: "m1", Labels: map[string]string{"rack": "r1"}})
 		r.SetKeys([]string{"absent", "kubernetes.io/os", "rack"})
 		s := &sheet{}
@@ -210,9 +210,9 @@ func TestContentsAreDebounced(t *testing.T) {
 		if c == nil || c.Pods != 0 || c.EmptySinceUnixNanos == 0 || len(c.Labels) != 1 || c.Labels["kubernetes.io/os"] != "linux" || c.Allocatable["cpu"] != "3900m" {
 			t.Fatalf("contents %v", c)
 		}
-		r.SetKeys([]string{"kubernetes.io/os", "nobody-selects-by"})
+		r.SetKeys([]string{"kubernetes.io/os", "no-need-selects-by"})
 		time.Sleep(time.Second)
-		if got := s.reports(); got[len(got)-1].GetContents().GetLabels()["nobody-selects-by"] != "it" {
+		if got := s.reports(); got[len(got)-1].GetContents().GetLabels()["no-need-selects-by"] != "it" {
 			t.Fatalf("a new key of the demand: %v", got[len(got)-1])
 		}
 		s = &sheet{}

@@ -26,16 +26,16 @@ func on(key, value string) func(*corev1.PodSpec) {
 }
 
 // OP-5.20: DaemonSets that run on every fresh node are summed by the scheduler's arithmetic, others are not; a change of the
-// sum is told once.
+// sum is sent once.
 func TestSum(t *testing.T) {
 	changes := 0
 	machines := machine.New(func([]string) {})
 	s := New(machines, func() { changes++ })
-	want := func(what, cpu string, told int) {
+	want := func(what, cpu string, sent int) {
 		t.Helper()
 		got := s.Text()
-		if cpu == "" && got != nil || cpu != "" && (got["cpu"] != cpu || len(got) != 2) || changes != told {
-			t.Errorf("%s: %v after %d changes, want cpu %q after %d", what, got, changes, cpu, told)
+		if cpu == "" && got != nil || cpu != "" && (got["cpu"] != cpu || len(got) != 2) || changes != sent {
+			t.Errorf("%s: %v after %d changes, want cpu %q after %d", what, got, changes, cpu, sent)
 		}
 	}
 	want("nothing", "", 0)

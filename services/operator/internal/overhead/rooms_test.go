@@ -15,7 +15,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
 
-// cluster is machines and their Nodes, whose allocatable is told apart from what was offered.
+// cluster is machines and their Nodes, whose allocatable is kept apart from what was offered.
 type cluster struct {
 	*testing.T
 	machines *machine.Registry
@@ -69,7 +69,7 @@ type (
 	byType = map[string]amount
 )
 
-// OP-5.26: what Nodes of a type report in the place of what was offered is learnt, told, and kept for the next machine of the type.
+// OP-5.26: what Nodes of a type report in the place of what was offered is learnt, sent, and kept for the next machine of the type.
 func TestLearnt(t *testing.T) {
 	c := newCluster(t)
 	offered := amount{"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
@@ -80,7 +80,7 @@ func TestLearnt(t *testing.T) {
 	c.join("a", "big", amount{"cpu": "3920m", "memory": "15Gi", "pods": "29", "hugepages-2Mi": "1Gi"})
 	c.want("kube-reserved, a small maxPods, and a device plugin that has not started", byType{"big": {"cpu": "3920m", "memory": "15Gi", "pods": "29"}})
 	if d := c.sum.Differences(); len(d) != 3 || d[0] != (Difference{"big", "cpu", "4", "3920m", 1}) || d[2] != (Difference{"big", "pods", "", "29", 1}) {
-		t.Errorf("told %+v", d)
+		t.Errorf("sent %+v", d)
 	}
 	c.offer("b", "big", offered)
 	c.join("b", "big", amount{"cpu": "1", "memory": "15Gi", "pods": "29"})
@@ -141,7 +141,7 @@ func TestAttachLimits(t *testing.T) {
 	c.sum.SetCSINode(csi("elsewhere", "ebs.csi.aws.com", 3))
 	c.want("one driver limits", byType{"big": {"attachable-volumes-csi-ebs.csi.aws.com": "25"}})
 	if d := c.sum.Differences(); fmt.Sprint(d) != "[{big attachable-volumes-csi-ebs.csi.aws.com  25 1}]" {
-		t.Errorf("told %+v", d)
+		t.Errorf("sent %+v", d)
 	}
 	c.offer("b", "big", amount{"cpu": "4"})
 	c.join("b", "big", amount{"cpu": "4", "pods": "110"})
@@ -168,7 +168,7 @@ func TestNodesAreLookedAt(t *testing.T) {
 		time.Sleep(2 * settle)
 		synctest.Wait()
 		if c.changes != 1 {
-			t.Error("nothing changed, and that was told")
+			t.Error("nothing changed, and that was sent")
 		}
 	})
 }

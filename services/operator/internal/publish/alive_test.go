@@ -31,7 +31,7 @@ func TestAliveWhileDemandIsLookedAt(t *testing.T) {
 		alive("without a session")
 		b.Synced()
 		b.open()
-		time.Sleep(time.Hour + 5*time.Second) // between two heartbeats: nobody holds the lock that Touch takes
+		time.Sleep(time.Hour + 5*time.Second) // between two heartbeats: nothing holds the lock that Touch takes
 		alive("with nothing new")
 		hang.Store(true)
 		b.Touch()

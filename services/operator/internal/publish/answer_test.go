@@ -158,8 +158,8 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// Who hears what became of a roll-up may read the demand, or wait for somebody who does: nobody is told under the lock.
-func TestOutcomesAreToldWithoutTheLock(t *testing.T) {
+// Who hears what became of a roll-up may read the demand, or wait for somebody who does: no listener is called under the lock.
+func TestOutcomesAreReportedWithoutTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		heard := 0
@@ -170,7 +170,7 @@ func TestOutcomesAreToldWithoutTheLock(t *testing.T) {
 		time.Sleep(time.Second)
 		b.Answered(&pb.Acknowledgement{Echo: "rollup", Rollup: &pb.RollupResult{TimestampUnixNanos: l.last().TimestampUnixNanos, Disposition: pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED}})
 		if heard != 1 {
-			t.Errorf("told %d times", heard)
+			t.Errorf("called %d times", heard)
 		}
 	})
 }

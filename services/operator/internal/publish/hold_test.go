@@ -108,7 +108,7 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 				t.Fatalf("demand doubled: %v", n)
 			}
 		}
-		// Scaled down: nobody comes.
+		// Scaled down: no request comes.
 		set("web-1", "StatefulSet/web", "", deleted(30))
 		withdraw("web-1")
 		time.Sleep(3 * time.Minute)

@@ -132,7 +132,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// OP-5.1, scenario 10: 250 ms after the first change; a burst of changes is told each 250 ms from what quiet time saved, and
+// OP-5.1, scenario 10: 250 ms after the first change; a burst of changes is sent each 250 ms from what quiet time saved, and
 // a steady stream of changes once a second, which starves nothing.
 func TestDebounceAndSpacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

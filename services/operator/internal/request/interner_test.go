@@ -40,7 +40,7 @@ func TestEqualTextsShareOneSpec(t *testing.T) {
 	}
 }
 
-// An object from before the schema demanded a spec asks for nothing, and stops nobody.
+// An object from before the schema demanded a spec asks for nothing, and stops no other.
 func TestNoSpecIsAnEmptyOne(t *testing.T) {
 	var s SpecInterner
 	r := &Request{}

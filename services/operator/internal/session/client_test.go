@@ -32,7 +32,7 @@ func (h handler) Session(ctx context.Context, s *connect.BidiStream[pb.OperatorM
 	return h.talk(ctx, s)
 }
 
-// recorder is a Receiver that keeps what it is told.
+// recorder is a Receiver that keeps what it receives.
 type recorder struct {
 	mu     sync.Mutex
 	opened []*Link
@@ -226,7 +226,7 @@ func TestRefusedSessionsArePaced(t *testing.T) {
 	})
 }
 
-// Scenario 3, OP-4.7, OP-4.10: a shard that stops reading gets exactly the newest roll-up when it reads again, and nobody waits for it.
+// Scenario 3, OP-4.7, OP-4.10: a shard that stops reading gets exactly the newest roll-up when it reads again, and no caller waits for it.
 func TestOnlyTheNewestRollupIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := make(chan struct{})
@@ -393,7 +393,7 @@ func TestTheFirstFrameIsHello(t *testing.T) {
 	})
 }
 
-// OP-4.2: a stream is over before the next is opened, also when the operator gives it up because nobody answers.
+// OP-4.2: a stream is over before the next is opened, also when the operator gives it up because the shard does not answer.
 func TestOneStreamAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -416,7 +416,7 @@ func TestOneStreamAtATime(t *testing.T) {
 			t.Errorf("%d streams at a time, %d in all, %d left", most, all, open)
 		}
 		if len(r.closed) != all {
-			t.Errorf("%d of %d ends were told", len(r.closed), all)
+			t.Errorf("%d of %d ends were reported", len(r.closed), all)
 		}
 	})
 }

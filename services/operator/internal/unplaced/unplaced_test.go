@@ -100,21 +100,21 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// OP-14.3: the owners of such Pods are told, and those of Pods that wait for something else are not.
-func TestOwnersAreTold(t *testing.T) {
+// OP-14.3: the owners of such Pods get an event, and those of Pods that wait for something else are not.
+func TestOwnersGetEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("fragmented", time.Now(), "0/1 nodes are available: 1 Insufficient cpu."))
 		store.Set(stuck("volume", time.Now(), "0/1 nodes are available: 1 node(s) had volume node affinity conflict."))
-		told := map[string]time.Duration{}
+		notified := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
 			Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Record: func(n events.Event) {
-				if _, known := told[n.Regarding.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
-					told[n.Regarding.Name] = time.Since(start)
+				if _, known := notified[n.Regarding.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
+					notified[n.Regarding.Name] = time.Since(start)
 				}
 			},
 		}}
@@ -123,8 +123,8 @@ func TestOwnersAreTold(t *testing.T) {
 		if err := w.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if at, ok := told["fragmented"]; len(told) != 1 || !ok || at < unschedulableFor || at > unschedulableFor+2*checkEvery {
-			t.Errorf("told %v", told)
+		if at, ok := notified["fragmented"]; len(notified) != 1 || !ok || at < unschedulableFor || at > unschedulableFor+2*checkEvery {
+			t.Errorf("notified %v", notified)
 		}
 	})
 }
@@ -198,9 +198,9 @@ func TestPodsLackAMachine(t *testing.T) {
 
 func none(func(row string)) {}
 
-// OP-14.3: a Pod of a covered row that no machine helps is told which of its fields keeps it waiting, as soon as the scheduler has seen every
-// node. One that lacks room, and one whose row is short, are told otherwise.
-func TestPodsThatNoMachineHelpsAreTold(t *testing.T) {
+// OP-14.3: a Pod of a covered row that no machine helps gets an event that says which of its fields keeps it waiting, as soon as the scheduler has seen every
+// node. One that lacks room, and one whose row is short, get other sentences.
+func TestPodsThatNoMachineHelpsGetEvents(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	for message, want := range map[string]string{
 		"0/3 nodes are available: 3 node(s) didn't match pod affinity rules.":                                                       "spec.affinity.podAffinity",
@@ -221,17 +221,17 @@ func TestPodsThatNoMachineHelpsAreTold(t *testing.T) {
 			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := ""
-		if _, told := w.unplaced(now); len(told) > 0 {
-			if got = told[0].event.Message; told[0].event.Reason != ReasonNotHelped {
-				t.Errorf("%q: %v", message, told[0].event)
+		if _, notified := w.unplaced(now); len(notified) > 0 {
+			if got = notified[0].event.Message; notified[0].event.Reason != ReasonNotHelped {
+				t.Errorf("%q: %v", message, notified[0].event)
 			}
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%q: told %q, want %q", message, got, want)
+			t.Errorf("%q: said %q, want %q", message, got, want)
 		}
 		covered = false
-		if _, told := w.unplaced(now); len(told) > 0 {
-			t.Errorf("%q: told %v, and the row is short", message, told)
+		if _, notified := w.unplaced(now); len(notified) > 0 {
+			t.Errorf("%q: notified %v, and the row is short", message, notified)
 		}
 	}
 }

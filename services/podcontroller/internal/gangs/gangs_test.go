@@ -42,7 +42,7 @@ var forms = []struct {
 	gang     v1alpha1.Gang
 	unlike   string // another object or Pod that makes no gang
 	isPod    bool   // unlike is a Pod
-	enforced bool   // its scheduler binds nobody before all members exist
+	enforced bool   // its scheduler binds no Pod before all members exist
 }{
 	{
 		name: "Workload API of Kubernetes 1.36", kind: native,

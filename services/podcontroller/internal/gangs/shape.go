@@ -56,7 +56,7 @@ func (g id) text() string {
 type definition struct {
 	min      int32  // members that run together or not at all; 0: no gang
 	topology string // node label whose value they share, or ""
-	strict   bool   // its scheduler binds nobody before min members exist
+	strict   bool   // its scheduler binds no Pod before min members exist
 }
 
 // identify recognises the gang of a Pod by its shape. own is set if its Pods say everything.

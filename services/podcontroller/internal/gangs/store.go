@@ -164,7 +164,7 @@ func (s *Store) Of(p *corev1.Pod) (gang *v1alpha1.Gang, unread bool) {
 }
 
 // Waits reports whether a pending Pod asks for nothing yet because its gang is not complete: for how long at most, 0 for as long as it is
-// so, and in words if nobody but the owner can end it.
+// so, and in words if only the owner can end it.
 func (s *Store) Waits(p *corev1.Pod, now time.Time) (left time.Duration, why string, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

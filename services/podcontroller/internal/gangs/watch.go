@@ -72,7 +72,7 @@ func (w *Watcher) follow(ctx context.Context, kind schema.GroupVersionResource) 
 		return
 	case <-w.needed[kind]:
 	}
-	for told := false; ; {
+	for reported := false; ; {
 		ask, cancel := context.WithTimeout(ctx, askTimeout)
 		_, err := w.client.Resource(kind).List(ask, metav1.ListOptions{Limit: 1})
 		cancel()
@@ -82,8 +82,8 @@ func (w *Watcher) follow(ctx context.Context, kind schema.GroupVersionResource) 
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			w.Store.setServed(kind, false)
 		}
-		if !told && ctx.Err() == nil {
-			told = true
+		if !reported && ctx.Err() == nil {
+			reported = true
 			w.log.Warn("Pods refer to objects that cannot be read; each requests capacity on its own", "kind", kind.GroupResource(), "version", kind.Version, "err", err)
 		}
 		select {

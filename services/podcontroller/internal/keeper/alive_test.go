@@ -85,7 +85,7 @@ func TestAliveWhilePodsAreLookedAt(t *testing.T) {
 		done := make(chan struct{})
 		go func() { k.turnOver(); close(done) }()
 		if k.Alive() == nil {
-			t.Error("alive although nobody had the lock for more than a turn and a minute")
+			t.Error("alive although nothing had the lock for more than a turn and a minute")
 		}
 		k.mu.Unlock()
 		<-done

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server holds the requests as an API server would, and the events of the watch that nobody has seen yet.
+// server holds the requests as an API server would, and the events of the watch that were not delivered yet.
 type server struct {
 	client.Client
 	live   map[types.NamespacedName]*Object
@@ -244,13 +244,13 @@ func TestForeignName(t *testing.T) {
 	o := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "other"}}}
 	s.live[client.ObjectKeyFromObject(o)] = o
 	k.SetPod(cached.Of(p))
-	var told string
-	k.Record = func(n events.Event) { told = n.Reason + ": " + n.Message }
+	var recorded string
+	k.Record = func(n events.Event) { recorded = n.Reason + ": " + n.Message }
 	if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
 		t.Errorf("%s %v", outcome, err)
 	}
-	if !strings.HasPrefix(told, "CapacityRequestRefused") || !strings.Contains(told, "delete it") {
-		t.Errorf("the Pod's owner is told %q", told)
+	if !strings.HasPrefix(recorded, "CapacityRequestRefused") || !strings.Contains(recorded, "delete it") {
+		t.Errorf("the Pod's owner reads %q", recorded)
 	}
 	if s.live[client.ObjectKeyFromObject(o)] != o {
 		t.Error("it was touched")
@@ -268,8 +268,8 @@ func (refusing) Patch(context.Context, client.Object, client.Patch, ...client.Pa
 	return apierrors.NewForbidden(requests, "a", errors.New("a policy denied the request"))
 }
 
-// OP-15.26: the owner of a Pod is told in its events when the API server takes neither a new request nor a change of one.
-func TestRefusalIsTold(t *testing.T) {
+// OP-15.26: the owner of a Pod reads in its events when the API server takes neither a new request nor a change of one.
+func TestRefusalIsAnEvent(t *testing.T) {
 	for name, want := range map[string]string{"create": "exceeded quota: team", "update": "a policy denied"} {
 		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
 		k := newKeeper(t, refusing{s})
@@ -279,13 +279,13 @@ func TestRefusalIsTold(t *testing.T) {
 			k.SetObject(&Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "u"}}})
 		}
 		k.SetPod(cached.Of(p))
-		var told []events.Event
-		k.Record = func(n events.Event) { told = append(told, n) }
+		var recorded []events.Event
+		k.Record = func(n events.Event) { recorded = append(recorded, n) }
 		if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil {
 			t.Errorf("%s: %s %v", name, outcome, err)
 		}
-		if len(told) != 1 || !told[0].Warning || told[0].Regarding.UID != "u" || told[0].Reason != "CapacityRequestRefused" || !strings.Contains(told[0].Message, want) {
-			t.Errorf("%s: the Pod's owner is told %+v", name, told)
+		if len(recorded) != 1 || !recorded[0].Warning || recorded[0].Regarding.UID != "u" || recorded[0].Reason != "CapacityRequestRefused" || !strings.Contains(recorded[0].Message, want) {
+			t.Errorf("%s: the Pod's owner reads %+v", name, recorded)
 		}
 	}
 }

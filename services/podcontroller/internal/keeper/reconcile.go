@@ -334,7 +334,7 @@ func (k *Keeper) notify(p *corev1.Pod, r translate.Result) {
 	}
 }
 
-// once reports whether a text is not the last one that a Pod's owner was told.
+// once reports whether a text is not the last one that a Pod's owner got.
 func (k *Keeper) once(pod types.UID, text string) bool {
 	sum := maphash.String(seed, text)
 	k.mu.Lock()

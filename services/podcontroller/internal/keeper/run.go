@@ -69,7 +69,7 @@ func (k *Keeper) work(ctx context.Context, began *atomic.Int64) {
 func begin(what *atomic.Int64) { what.Store(time.Now().UnixNano()) }
 
 // Alive is nil unless Run or one of its workers stands still. It does not depend on the API server: a look ends after lookMax
-// whether or not that answers, so only a lock that nobody gives back takes longer, and only a restart helps then (OP-15.25).
+// whether or not that answers, so only a lock that is not given back takes longer, and only a restart helps then (OP-15.25).
 func (k *Keeper) Alive() error {
 	stands := func(began *atomic.Int64, limit time.Duration) (time.Duration, bool) {
 		at := began.Load()

@@ -64,7 +64,7 @@ func Eligible(p *corev1.Pod, n Node, excludedNamespace bool) Eligibility {
 	return Counted
 }
 
-// static says that a kubelet made the Pod by itself: nobody schedules it.
+// static says that a kubelet made the Pod by itself: no scheduler places it.
 func static(p *corev1.Pod) bool {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true

@@ -3,7 +3,7 @@ package translate
 // Decision says what BigFleet does with a field of a Pod that kube-scheduler may read.
 type Decision string
 
-// The decisions. A field that is not Unread changes what is bought, or its owner is told that it does not.
+// The decisions. A field that is not Unread changes what is bought, or its owner hears that it does not.
 const (
 	Exact       Decision = "exact"       // capacity is what the scheduler needs
 	Approximate Decision = "approximate" // counted in part; an event or this table says how

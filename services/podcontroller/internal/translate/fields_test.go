@@ -60,7 +60,7 @@ func TestEveryFieldHasADecision(t *testing.T) {
 	}
 	for _, path := range paths(reflect.TypeFor[corev1.PodSpec](), "") {
 		if _, ok := decided[path]; !ok {
-			t.Errorf("nobody decided what spec.%s does to capacity", path)
+			t.Errorf("there is no decision about what spec.%s does to capacity", path)
 		}
 		decided[path] = true
 	}

@@ -135,7 +135,7 @@ func TestWhy(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
-		if why := WhyNot(p); p.Spec.NodeName == "" && (why == "") != (got == Counted) { // OPS-4.14: and whoever asks is told why
+		if why := WhyNot(p); p.Spec.NodeName == "" && (why == "") != (got == Counted) { // OPS-4.14: and explain says why
 			t.Errorf("%s: %d is explained by %q", text, got, why)
 		}
 	}
