@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -18,16 +19,16 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 	ended := map[string]bool{}
 	for i, r := range records {
 		over := r.GetType() == pb.RecordType_RECORD_TYPE_ENDED && r.GetOutcome() == "success"
-		line, whole, leaving := "", false, false
+		line, whole, leaving, emptied := "", false, false, false
 		switch drains := r.GetKind() == pb.ActionKind_ACTION_KIND_RECLAIM || r.GetKind() == pb.ActionKind_ACTION_KIND_PREEMPT; {
 		case over && drains:
-			line, whole = "Left cluster "+r.GetClusterId(), true
+			line, whole, emptied = "Left cluster "+r.GetClusterId(), true, true
 		case over && r.GetKind() == pb.ActionKind_ACTION_KIND_DELETE:
 			line = "Returned to its provider"
 		case over && r.GetKind() == pb.ActionKind_ACTION_KIND_BOOTSTRAP:
 			line, whole = "Became a Node of cluster "+r.GetClusterId(), true
 		case r.GetType() == pb.RecordType_RECORD_TYPE_STARTED && drains && !ended[r.GetOperationId()]:
-			leaving = true
+			leaving, emptied = true, true
 		}
 		if r.GetType() == pb.RecordType_RECORD_TYPE_ENDED {
 			ended[r.GetOperationId()] = true
@@ -36,6 +37,9 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 		switch r.GetType() {
 		case pb.RecordType_RECORD_TYPE_MACHINE_VANISHED, pb.RecordType_RECORD_TYPE_MACHINE_FAILED, pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE, pb.RecordType_RECORD_TYPE_INTERRUPTION:
 			line, why = happened[r.GetType()], Sentence(r)
+		}
+		if emptied {
+			why = strings.TrimSpace(why + " " + begun(records[i:], r.GetOperationId()))
 		}
 		if leaving {
 			said = append(said, output.Line("Has been leaving cluster %s since %s (%s): %s", r.GetClusterId(), output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), why))
@@ -56,6 +60,16 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 	}
 	slices.Reverse(said)
 	return said
+}
+
+// begun is what the first record of an operation says beside its cause: why a Node took no Pods.
+func begun(records []*pb.DecisionRecord, operation string) (detail string) {
+	for _, r := range records {
+		if r.GetOperationId() == operation && r.GetType() == pb.RecordType_RECORD_TYPE_STARTED {
+			detail = r.GetDetail()
+		}
+	}
+	return detail
 }
 
 // first is why a machine that was handed over began its way to the cluster: it was bought, or taken from a need.
