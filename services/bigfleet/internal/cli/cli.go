@@ -136,9 +136,14 @@ func New(a *app.App) *cobra.Command {
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "Save, verify and restore the coordinator's state", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
 	ofProviders := providerverbs.New(a)
+	noNegatives(ofProviders)
+	noNegatives(root)
 	roles(a, root, ofProviders)
 	root.AddCommand(ofProviders)
-	root.AddCommand(flat(a)...)
+	for _, c := range flat(a) {
+		noNegatives(c)
+		root.AddCommand(c)
+	}
 	helpOrNearest(root)
 	sections(root)
 	completes(a, root)

@@ -125,7 +125,12 @@ func newRestore(a *app.App) *cobra.Command {
 		Long: "Use it when the whole group is lost. The restored replica is the only voter; it has a new cluster UUID and a fencing term above all earlier ones.\n" +
 			"Do not use it for a single lost replica: start that one with an empty directory, and it joins again.",
 		Example: "  bigfleet snapshot restore backup.tar --data-dir /var/lib/bigfleet --node-id coordinator-0 --raft-advertise coordinator-0.bigfleet:7791 --reason 'the site is gone'",
-		RunE:    func(_ *cobra.Command, args []string) error { return restore(a, args[0], r) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if r.FenceStride == 0 { // to a Restoration that means the default; on a command line it means what it says
+				return exit.Usagef("--fence-stride 0: it must be more than 0, or the restored group has the fencing term of the lost one")
+			}
+			return restore(a, args[0], r)
+		},
 	})
 	f := c.Flags()
 	f.Lookup("dry-run").Usage = "verify the archive without changing anything"

@@ -64,6 +64,9 @@ func New(a *app.App) *cobra.Command {
 			if i < 0 {
 				return exit.Usagef("--for %s is unknown: use one of %s", what, strings.Join(names, ", "))
 			}
+			if within == 0 {
+				return exit.Usagef("--timeout 0s: it must be more than 0")
+			}
 			s, err := about(conditions()[i], args)
 			if err != nil {
 				return err
