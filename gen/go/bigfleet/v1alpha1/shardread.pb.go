@@ -4126,17 +4126,17 @@ type CostRow struct {
 	// Machines.
 	Machines int32 `protobuf:"varint,3,opt,name=machines,proto3" json:"machines,omitempty"`
 	// What the cluster requests, by resource. This field and those below are set if `cluster` is the only key, and not of the past.
-	Requested map[string]string `protobuf:"bytes,1000,rep,name=requested,proto3" json:"requested,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Requested map[string]string `protobuf:"bytes,4,rep,name=requested,proto3" json:"requested,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What its machines provide: those that are Configured and not stuck.
-	Provided map[string]string `protobuf:"bytes,1001,rep,name=provided,proto3" json:"provided,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Provided map[string]string `protobuf:"bytes,5,rep,name=provided,proto3" json:"provided,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// US dollars per hour of those machines.
-	ServingPerHour float64 `protobuf:"fixed64,1002,opt,name=serving_per_hour,json=servingPerHour,proto3" json:"serving_per_hour,omitempty"`
+	ServingPerHour float64 `protobuf:"fixed64,6,opt,name=serving_per_hour,json=servingPerHour,proto3" json:"serving_per_hour,omitempty"`
 	// The part of serving_per_hour that is not used, by the resource of which the largest part is. What is requested and unmet uses nothing.
-	UnusedPerHour float64 `protobuf:"fixed64,1003,opt,name=unused_per_hour,json=unusedPerHour,proto3" json:"unused_per_hour,omitempty"`
+	UnusedPerHour float64 `protobuf:"fixed64,7,opt,name=unused_per_hour,json=unusedPerHour,proto3" json:"unused_per_hour,omitempty"`
 	// US dollars per hour of machines that are Failed, stuck, or Configured without having joined their cluster.
-	StuckPerHour float64 `protobuf:"fixed64,1004,opt,name=stuck_per_hour,json=stuckPerHour,proto3" json:"stuck_per_hour,omitempty"`
+	StuckPerHour float64 `protobuf:"fixed64,8,opt,name=stuck_per_hour,json=stuckPerHour,proto3" json:"stuck_per_hour,omitempty"`
 	// The part of requested that no machine covers.
-	Unmet         map[string]string `protobuf:"bytes,1005,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Unmet         map[string]string `protobuf:"bytes,9,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6031,17 +6031,17 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\tspent_usd\x18\x02 \x01(\x01R\bspentUsd\"_\n" +
 	"\tCostPoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12.\n" +
-	"\x04rows\x18\x02 \x03(\v2\x1a.bigfleet.v1alpha1.CostRowR\x04rows\"\xe9\x05\n" +
+	"\x04rows\x18\x02 \x03(\v2\x1a.bigfleet.v1alpha1.CostRowR\x04rows\"\xe3\x05\n" +
 	"\aCostRow\x12\x14\n" +
 	"\x05group\x18\x01 \x03(\tR\x05group\x12f\n" +
 	"\x16cost_per_hour_by_state\x18\x02 \x03(\v22.bigfleet.v1alpha1.CostRow.CostPerHourByStateEntryR\x12costPerHourByState\x12\x1a\n" +
-	"\bmachines\x18\x03 \x01(\x05R\bmachines\x12H\n" +
-	"\trequested\x18\xe8\a \x03(\v2).bigfleet.v1alpha1.CostRow.RequestedEntryR\trequested\x12E\n" +
-	"\bprovided\x18\xe9\a \x03(\v2(.bigfleet.v1alpha1.CostRow.ProvidedEntryR\bprovided\x12)\n" +
-	"\x10serving_per_hour\x18\xea\a \x01(\x01R\x0eservingPerHour\x12'\n" +
-	"\x0funused_per_hour\x18\xeb\a \x01(\x01R\runusedPerHour\x12%\n" +
-	"\x0estuck_per_hour\x18\xec\a \x01(\x01R\fstuckPerHour\x12<\n" +
-	"\x05unmet\x18\xed\a \x03(\v2%.bigfleet.v1alpha1.CostRow.UnmetEntryR\x05unmet\x1aE\n" +
+	"\bmachines\x18\x03 \x01(\x05R\bmachines\x12G\n" +
+	"\trequested\x18\x04 \x03(\v2).bigfleet.v1alpha1.CostRow.RequestedEntryR\trequested\x12D\n" +
+	"\bprovided\x18\x05 \x03(\v2(.bigfleet.v1alpha1.CostRow.ProvidedEntryR\bprovided\x12(\n" +
+	"\x10serving_per_hour\x18\x06 \x01(\x01R\x0eservingPerHour\x12&\n" +
+	"\x0funused_per_hour\x18\a \x01(\x01R\runusedPerHour\x12$\n" +
+	"\x0estuck_per_hour\x18\b \x01(\x01R\fstuckPerHour\x12;\n" +
+	"\x05unmet\x18\t \x03(\v2%.bigfleet.v1alpha1.CostRow.UnmetEntryR\x05unmet\x1aE\n" +
 	"\x17CostPerHourByStateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a<\n" +

@@ -2220,42 +2220,42 @@ export declare type CostRow = Message<"bigfleet.v1alpha1.CostRow"> & {
   /**
    * What the cluster requests, by resource. This field and those below are set if `cluster` is the only key, and not of the past.
    *
-   * @generated from field: map<string, string> requested = 1000;
+   * @generated from field: map<string, string> requested = 4;
    */
   requested: { [key: string]: string };
 
   /**
    * What its machines provide: those that are Configured and not stuck.
    *
-   * @generated from field: map<string, string> provided = 1001;
+   * @generated from field: map<string, string> provided = 5;
    */
   provided: { [key: string]: string };
 
   /**
    * US dollars per hour of those machines.
    *
-   * @generated from field: double serving_per_hour = 1002;
+   * @generated from field: double serving_per_hour = 6;
    */
   servingPerHour: number;
 
   /**
    * The part of serving_per_hour that is not used, by the resource of which the largest part is. What is requested and unmet uses nothing.
    *
-   * @generated from field: double unused_per_hour = 1003;
+   * @generated from field: double unused_per_hour = 7;
    */
   unusedPerHour: number;
 
   /**
    * US dollars per hour of machines that are Failed, stuck, or Configured without having joined their cluster.
    *
-   * @generated from field: double stuck_per_hour = 1004;
+   * @generated from field: double stuck_per_hour = 8;
    */
   stuckPerHour: number;
 
   /**
    * The part of requested that no machine covers.
    *
-   * @generated from field: map<string, string> unmet = 1005;
+   * @generated from field: map<string, string> unmet = 9;
    */
   unmet: { [key: string]: string };
 };
