@@ -14,6 +14,7 @@ export const asMachine = (v: MachineView): MachineRow => ({
 /** Shards see each other's machines too; each machine is shown by its owner. */
 export const owned = (v: MachineView) => !v.flags.includes(MachineFlag.FOREIGN);
 
+const pause = () => new Promise((resolve) => setTimeout(resolve));
 const pageSize = 200;
 const kept = 40; // pages
 const atOnce = 3; // questions
@@ -54,6 +55,7 @@ export function useMachines(shards: string[], filter: Filter) {
     p.busy.add(k);
     try {
       const { got, at } = await ask(p, k * pageSize, pageSize);
+      await pause(); // a page is read in one task of the browser, understood in the next, and drawn in a third: scrolling goes on in between
       if (mine.signal.aborted) return;
       p.pages.set(k, { rows: got.machines.filter(owned).map(asMachine), used: ++b.clock, at });
       if (got.nextPageToken) p.tokens.set(k + 1, got.nextPageToken);
@@ -66,6 +68,8 @@ export function useMachines(shards: string[], filter: Filter) {
     } finally {
       p.busy.delete(k);
     }
+    await pause();
+    if (mine.signal.aborted) return;
     draw(0);
     if (!p.error) fill();
   };

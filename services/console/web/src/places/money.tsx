@@ -29,13 +29,14 @@ export function Money({ tab }: { tab: string }) {
 
 type Amounts = { [resource: string]: string };
 /** Requested, provided, unused and stuck are known of clusters only. */
-type Row = { group: string; cost: number; machines: number; states: Record<string, number>; requested: Amounts; provided: Amounts; serving: number; unused: number; stuck: number };
+type Row = { group: string; cost: number; machines: number; states: Record<string, number>; requested: Amounts; unmet: Amounts; provided: Amounts; serving: number; unused: number; stuck: number };
 function gather(points: [string, GetCostResponse][], at = -1): Row[] {
   const rows = new Map<string, Row>();
   for (const [, r] of points) for (const c of r.points.at(at)?.rows ?? []) {
     const group = c.group.join(" · ");
-    const row = rows.get(group) ?? { group, cost: 0, machines: 0, states: {}, requested: {}, provided: {}, serving: 0, unused: 0, stuck: 0 };
+    const row = rows.get(group) ?? { group, cost: 0, machines: 0, states: {}, requested: {}, unmet: {}, provided: {}, serving: 0, unused: 0, stuck: 0 };
     row.requested = summed(row.requested, c.requested);
+    row.unmet = summed(row.unmet, c.unmet);
     row.provided = summed(row.provided, c.provided);
     row.serving += c.servingPerHour;
     row.unused += c.unusedPerHour;
@@ -71,7 +72,7 @@ function Where() {
         const rows = gather(a.got).filter((r) => r.machines > 0);
         const clusters = moment && by !== "cluster" ? [] : gather(a.got, moment ? -1 : 0);
         const unused = clusters.reduce((n, r) => n + r.unused, 0);
-        const [requested, provided] = [clusters.reduce((n, r) => summed(n, r.requested), {}), clusters.reduce((n, r) => summed(n, r.provided), {})];
+        const [requested, unmet, provided] = [clusters.reduce((n, r) => summed(n, r.requested), {}), clusters.reduce((n, r) => summed(n, r.unmet), {}), clusters.reduce((n, r) => summed(n, r.provided), {})];
         const total = rows.reduce((n, r) => n + r.cost, 0);
         const states = new Map<string, number>();
         for (const r of rows) for (const [k, v] of Object.entries(r.states)) states.set(plainName(k), (states.get(plainName(k)) ?? 0) + v);
@@ -82,7 +83,7 @@ function Where() {
             <Missing of={a.missing} />
             <div class="figures"><Figure label={moment ? "Spend then" : "Spend now"} ask={{ rpc: "ShardRead/GetCost", target: ids[0], cli: "bigfleet cost", prom: spend }}>{dollars(total)}<span class="dim"> /h</span></Figure><Figure label="At this rate, a month">{dollars(total * 730)}</Figure><Figure label="In use" tone="met" href={link("/fleet/machines", { state: "5" })} ask={{ cli: "bigfleet get machines --state configured", prom: 'sum(bigfleet_shard_spend_dollars_per_hour{state="Configured"})' }}>{dollars(busy)}<span class="dim"> /h</span></Figure><Figure label="Not in use" ask={{ cli: "bigfleet cost --waste", prom: idle }} href={link("/money/waste")} tone={total - busy > 0.0001 ? "held" : undefined}>{dollars(total - busy)}<span class="dim"> /h</span></Figure><Figure label="Machines that cost money" href={link("/fleet/machines")}>{count(rows.reduce((n, r) => n + r.machines, 0))}</Figure></div>
             <Bar legend label="Spend" parts={[{ label: clusters.length ? "requested" : "in use", size: busy - unused, tone: "met", text: dollars(busy - unused), href: link("/demand") }, { label: "bought and not requested", size: unused, tone: "money", text: dollars(unused), href: link("/money/waste") }, { label: "on its way", size: part("creating", "configuring"), tone: "way", text: dollars(part("creating", "configuring")) }, { label: "idle", size: part("idle"), tone: "idle", text: dollars(part("idle")), href: link("/money/waste") }, { label: "leaving", size: part("draining", "deleting"), tone: "held", text: dollars(part("draining", "deleting")) }, { label: "failed", size: part("failed"), tone: "short", text: dollars(part("failed")), href: link("/money/waste") }]} />
-            {Object.keys(provided).length > 0 && <p class="dim">Clusters request {amounts(requested) || "nothing"}. Machines that serve them provide {amounts(provided)}. <Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: ["cluster"] }} cli="bigfleet cost --waste" /></p>}
+            {Object.keys(provided).length > 0 && <p class="dim">Clusters request {amounts(requested) || "nothing"}{amounts(unmet) && `, of which no machine covers ${amounts(unmet)}`}. Machines that serve them provide {amounts(provided)}. <Ask rpc="ShardRead/GetCost" target={ids[0]} body={{ groupBy: ["cluster"] }} cli="bigfleet cost --waste" /></p>}
             <Section title={`Over time, by ${named("", dims.find(([d]) => d === by)?.[1] ?? by)}`}><Shown of={past}>{(p) => <Over answers={p.got} by={by} onPick={(t) => change({ at: new Date(t * 1000).toISOString() }, true)} />}</Shown></Section>
             <Section title={`By ${dims.find(([d]) => d === by)?.[1]}`}><Table label="Cost" rows={rows.slice(0, 200)} id={(r) => r.group} columns={[
               { head: dims.find(([d]) => d === by)?.[1] ?? by, cell: (r) => { const f = by === "capacity" ? ["class", classes[named(by, r.group).replace(" ", "_")]] : [filterOf[by], r.group]; return f[0] && f[1] ? <Link href={link("/fleet/machines", { [f[0]]: f[1] })}><Name>{named(by, r.group)}</Name></Link> : <Name>{named(by, r.group)}</Name>; } },
@@ -133,7 +134,7 @@ function Unused() {
         return <><Missing of={a.missing} /><Table label="Bought and not requested" rows={rows.slice(0, 200)} id={(r) => r.group} columns={[
           { head: "Cluster", cell: (r) => <Link href={link("/demand", { cluster: r.group })}><Name>{r.group}</Name></Link> }, { head: "Requested", cell: (r) => amounts(r.requested) || <span class="dim">nothing</span> }, { head: "Provided", cell: (r) => amounts(r.provided) || <span class="dim">nothing</span> },
           { head: "Use", cell: (r) => <Bar thin label={r.group} parts={[{ label: "requested", size: r.serving - r.unused, tone: "met", text: dollars(r.serving - r.unused) }, { label: "not requested", size: r.unused, tone: "money", text: dollars(r.unused) }, { label: "stuck", size: r.stuck, tone: "short", text: dollars(r.stuck) }]} /> },
-          { head: "$/h", num: true, cell: (r) => dollars(r.serving) }, { head: "Not requested", num: true, cell: (r) => dollars(r.unused) }, { head: "Stuck", num: true, cell: (r) => dollars(r.stuck) }]} /><p class="dim">At least so much is not requested: it counts by the resource of which a cluster requests the largest part.</p></>;
+          { head: "$/h", num: true, cell: (r) => dollars(r.serving) }, { head: "Not requested", num: true, cell: (r) => dollars(r.unused) }, { head: "Stuck", num: true, cell: (r) => dollars(r.stuck) }]} /><p class="dim">At least so much is not requested: it counts by the resource of which a cluster uses the largest part. Requests that no machine covers use nothing.</p></>;
       }}</Shown>
     </Section>
   );
