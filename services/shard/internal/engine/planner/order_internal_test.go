@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 )
@@ -61,4 +62,11 @@ func TestAllocationsOfAnyNumberAreInOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// ENG-23.5: a cold plan of many needs reads one line of memory for each need and machine.
+func TestNeedsAndMachinesAreCacheLines(t *testing.T) {
+	if n, m := unsafe.Sizeof(needState{}), unsafe.Sizeof(machineState{}); n != 64 || m != 64 {
+		t.Errorf("a need has %d bytes and a machine %d, want 64", n, m)
+	}
 }
