@@ -90,7 +90,11 @@ func newStubborn(s *secured, cluster string) *stubborn {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &stubborn{cluster: cluster, stream: rpc.Stub(client, api.NewShardClient).Session(ctx)}
 	ended := make(chan struct{})
-	s.t.Cleanup(func() { cancel(); <-ended })
+	s.t.Cleanup(func() {
+		cancel()
+		_ = o.stream.CloseRequest() // the transport looks at ctx only once it is done with what is sent
+		<-ended
+	})
 	if err := o.stream.Send(&v1.OperatorMessage{Payload: &v1.OperatorMessage_Hello{Hello: &v1.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1"}}}); err != nil {
 		s.t.Fatal(err)
 	}

@@ -189,14 +189,21 @@ func (p *pods) start(s *appsv1.StatefulSet, ordinal int) error {
 // run starts a Pod whose ports are those of host.
 func (p *pods) run(spec corev1.PodSpec, pod, host string) error {
 	c := spec.Containers[0]
-	mounts, err := p.mount(spec, c)
+	dirs, err := p.volumes(spec)
 	if err != nil {
 		return err
 	}
+	names := strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", namespace)
+	for _, first := range spec.InitContainers {
+		if err := p.first(first, names, paths(first, dirs)); err != nil {
+			return err
+		}
+	}
+	mounts := paths(c, dirs)
 	var metrics string
 	var args []string
 	for _, a := range c.Args {
-		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", namespace).Replace(a)
+		a = names.Replace(a)
 		a = clusterAddress.ReplaceAllStringFunc(mounts.Replace(a), p.at)
 		flag, value, _ := strings.Cut(a, "=")
 		if strings.HasPrefix(value, ":") || flag == "--listen" { // a port of the Pod
@@ -226,31 +233,58 @@ func (p *pods) run(spec corev1.PodSpec, pod, host string) error {
 	return nil
 }
 
-// mount writes the Secrets and ConfigMaps that a container mounts, and maps its paths to this machine's.
-func (p *pods) mount(spec corev1.PodSpec, c corev1.Container) (*strings.Replacer, error) {
-	var pairs []string
-	for _, m := range c.VolumeMounts {
-		dir := p.t.TempDir()
-		pairs = append(pairs, m.MountPath, dir)
-		for _, v := range spec.Volumes {
-			if v.Name != m.Name {
-				continue
-			}
-			files, err := p.volume(v)
-			if err != nil {
+// first runs a container that ends before the others of its Pod start.
+func (p *pods) first(c corev1.Container, names, mounts *strings.Replacer) error {
+	entry, err := p.entry(c.Image)
+	if err != nil {
+		return err
+	}
+	args := entry[1:]
+	for _, a := range c.Args {
+		args = append(args, mounts.Replace(names.Replace(a)))
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, entry[0], args...).CombinedOutput(); err != nil { //nolint:gosec // the program under test
+		return fmt.Errorf("container %s: %w: %s", c.Name, err, out)
+	}
+	return nil
+}
+
+// volumes makes a directory for each volume of a Pod, with the Secrets and ConfigMaps that it holds.
+func (p *pods) volumes(spec corev1.PodSpec) (map[string]string, error) {
+	dirs := map[string]string{}
+	for _, v := range spec.Volumes {
+		dirs[v.Name] = p.t.TempDir()
+		files, err := p.volume(v)
+		if err != nil {
+			return nil, err
+		}
+		for name, data := range files {
+			path := filepath.Join(dirs[v.Name], name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				return nil, err
 			}
-			for name, data := range files {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-					return nil, err
-				}
-				if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-					return nil, err
-				}
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return strings.NewReplacer(pairs...), nil
+	for _, c := range spec.Containers { // what a StatefulSet claims is not among the volumes
+		for _, m := range c.VolumeMounts {
+			dirs[m.Name] = cmp.Or(dirs[m.Name], p.t.TempDir())
+		}
+	}
+	return dirs, nil
+}
+
+// paths maps the paths of a container to the directories of its Pod's volumes.
+func paths(c corev1.Container, dirs map[string]string) *strings.Replacer {
+	var pairs []string
+	for _, m := range c.VolumeMounts {
+		pairs = append(pairs, m.MountPath, dirs[m.Name])
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // volume is the content of a volume that comes from the API server.
