@@ -99,6 +99,9 @@ func (l *Linux) StartRuntime(ctx context.Context) error {
 }
 
 func (l *Linux) startRuntime(ctx context.Context) error {
+	if err := l.dropEmptyID(); err != nil {
+		return err
+	}
 	if err := l.Services.Start(ctx, Runtime, nil); err != nil {
 		return err
 	}
@@ -129,6 +132,26 @@ func (l *Linux) startRuntime(ctx context.Context) error {
 	for _, archive := range archives {
 		if err := run(ctx, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", archive); err != nil {
 			return fmt.Errorf("import %s: %w", archive, err)
+		}
+	}
+	return nil
+}
+
+// dropEmptyID removes the file of containerd's own id if it is empty. A containerd that is killed while it writes the file leaves it so,
+// and from then on answers no question about itself.
+func (l *Linux) dropEmptyID() error {
+	if l.Services.Runs(Runtime) {
+		return nil
+	}
+	files, err := filepath.Glob(l.at("/var/lib/containerd/*/uuid"))
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil && info.Size() == 0 {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -208,6 +208,40 @@ func TestFilesOfACluster(t *testing.T) {
 	}
 }
 
+// started are services that run once they are started.
+type started map[Service]bool
+
+func (s started) Start(_ context.Context, x Service, _ []string) error { s[x] = true; return nil }
+func (s started) Stop(_ context.Context, x Service) error              { s[x] = false; return nil }
+func (s started) Runs(x Service) bool                                  { return s[x] }
+func (s started) LastWords(Service) string                             { return "" }
+
+// PROV-32.7: a containerd that was killed while it wrote its own id starts again: with an empty id it would never answer. An id that is
+// whole stays.
+func TestKilledRuntimeStartsAgain(t *testing.T) {
+	l := &Linux{Root: t.TempDir(), StateDir: t.TempDir(), Services: started{}, Log: slog.New(slog.DiscardHandler), Ctr: filepath.Join(t.TempDir(), "ctr")}
+	id := l.at("/var/lib/containerd/io.containerd.grpc.v1.introspection/uuid")
+	if err := replaceFile(l.Ctr, []byte("#!/bin/sh\ntest ! -e "+id+" || test -s "+id+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"", "0a6c8e0e"} {
+		if err := replaceFile(id, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Services.Stop(t.Context(), Runtime); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if err := l.StartRuntime(ctx); err != nil {
+			t.Errorf("with the id %q: %v", content, err)
+		}
+		cancel()
+	}
+	if got, err := os.ReadFile(id); err != nil || string(got) != "0a6c8e0e" {
+		t.Errorf("the whole id became %q, %v", got, err)
+	}
+}
+
 // A kubelet that says much fills no disk: its log is cut while it goes on writing, and the end is kept.
 func TestLogIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubelet.log")
