@@ -200,6 +200,35 @@ func TestSecurityDefaults(t *testing.T) {
 	}
 }
 
+// OPS-8.6: every program of the charts that others call, or that calls others than its API server, has a certificate and refuses to start
+// without, as long as no value turns that off.
+func TestTLSIsRequired(t *testing.T) {
+	for name, r := range releases() {
+		if name == "crds" || strings.HasPrefix(name, "pod-controller") { // it talks to its API server alone
+			continue
+		}
+		programs := 0
+		for doc := range strings.SplitSeq(string(render(t, r)), "\n---\n") {
+			if !strings.Contains(doc, "\nkind: Deployment\n") && !strings.Contains(doc, "\nkind: StatefulSet\n") {
+				continue
+			}
+			programs++
+			for _, want := range []string{"- --require-tls\n", "- --tls-cert=", "- --tls-key=", "- --tls-ca="} {
+				if !strings.Contains(doc, want) {
+					t.Errorf("%s: a workload without %s:\n%s", name, want, doc)
+				}
+			}
+		}
+		if programs == 0 {
+			t.Errorf("%s has no workload", name)
+		}
+	}
+	open := render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system", Values: oneProvider + noBoards + "requireTLS: false\n"})
+	if bytes.Contains(open, []byte("--require-tls")) {
+		t.Error("requireTLS=false does not turn it off, so this test shows nothing")
+	}
+}
+
 // OP-7.4: no volume is mounted inside another: a read-only one has no place for the second, and the Pod does not start.
 func TestMountsAreSideBySide(t *testing.T) {
 	for name, r := range releases() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -121,4 +122,23 @@ func TestReplayIsBounded(t *testing.T) {
 	}
 	r.commit(addShard("shard-1"))
 	eventually(t, "a snapshot", func() bool { return n.snapshotIndex() >= before+replayMax })
+}
+
+// COORD-5.10: what is too large to be read again is not committed. The caller hears both sizes, nothing of it is done, its slot is free, and
+// the next entry is committed.
+func TestTooLargeEntryIsRefused(t *testing.T) {
+	r := newReplicas(t)
+	n := r.bootstrap("node-0")
+	before := n.State().Index()
+	_, err := n.Propose(t.Context(), Envelope(strings.Repeat("x", ProposalBytesMax), addShard("large")), true)
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprintf("at most %d", ProposalBytesMax)) {
+		t.Fatalf("got %v", err)
+	}
+	if n.State().Shard("large") != nil || len(n.slots) != 0 {
+		t.Errorf("of the refused entry: shard %v, %d slots", n.State().Shard("large"), len(n.slots))
+	}
+	r.commit(addShard("next"))
+	if now := n.State(); now.Index() <= before || now.Shard("next") == nil {
+		t.Errorf("the next entry: index %d after %d, %v", now.Index(), before, now.Shard("next"))
+	}
 }
