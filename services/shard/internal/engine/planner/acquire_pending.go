@@ -140,7 +140,7 @@ func (pl *pendingList) merge() {
 		if pl.clusters.marks[s.allocation.cl]&dirtyMark != 0 {
 			continue
 		}
-		if s.moved = moved; moved {
+		if s.moved = moved; moved && pl.clusters.marks[s.allocation.cl]&staleMark == 0 { // a stale cluster may have no Needs: it was begun ahead
 			s.idle, s.reasonValid = notIdle, false
 			s.judge(pl.clusters.state(s.allocation))
 		}

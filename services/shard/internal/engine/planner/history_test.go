@@ -169,7 +169,7 @@ func (f *fleet) goOn(r *rand.Rand, sh shape, w *engine.World, inc *planner.Plann
 	for range changes {
 		f.change(r, sh, w)
 	}
-	if chance(r, 30) {
+	for chance(r, 30) { // of one cluster after the other, perhaps
 		f.creditAhead(r, sh, w, inc)
 	}
 	if chance(r, 3) {
