@@ -13,7 +13,16 @@ export default defineConfig({
     cssCodeSplit: false,
     reportCompressedSize: false,
     // Libraries and generated messages change seldom: browsers keep their file when the application changes.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "api", test: /@bigfleet|@bufbuild|@connectrpc/ }, { name: "vendor", test: /node_modules/ }] } } },
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "api", test: /@bigfleet|@bufbuild|@connectrpc/ },
+            { name: "vendor", test: /node_modules/ },
+          ],
+        },
+      },
+    },
   },
   server: { proxy: { "/bigfleet.v1alpha1.": "http://127.0.0.1:7700" } },
 });

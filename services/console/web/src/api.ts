@@ -21,7 +21,14 @@ export const ageOf = (signal: AbortSignal) => ages.get(signal) ?? 0;
 
 export const at = (id: string, signal?: AbortSignal): CallOptions => ({
   headers: { "bigfleet-target": id },
-  ...(signal ? { signal, onHeader: (h) => { ages.set(signal, Math.max(ageOf(signal), 1000 * Number(h.get("age") ?? 0))); } } : {}),
+  ...(signal
+    ? {
+        signal,
+        onHeader: (h) => {
+          ages.set(signal, Math.max(ageOf(signal), 1000 * Number(h.get("age") ?? 0)));
+        },
+      }
+    : {}),
 });
 
 /** What went wrong, as the server said it. */

@@ -29,4 +29,5 @@ export async function each<T>(ids: string[], ask: (id: string) => Promise<T>): P
   if (got.length === 0 && why) throw why;
   return { got, missing };
 }
-export const Missing = ({ of }: { of: string[] }) => (of.length > 0 ? <p class="note warn">No answer from {of.join(", ")}: what they have is not counted here.</p> : null);
+export const Missing = ({ of }: { of: string[] }) =>
+  of.length > 0 ? <p class="note warn">No answer from {of.join(", ")}: what they have is not counted here.</p> : null;

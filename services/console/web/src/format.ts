@@ -7,6 +7,8 @@ export type Tone = "met" | "way" | "held" | "short" | "idle" | "money" | "dim";
 
 const whole = new Intl.NumberFormat("en-US");
 export const count = (n: number | bigint) => whole.format(n);
+/** A number of things: `1 machine`, `2 machines`. */
+export const many = (n: number | bigint, thing: string) => `${count(n)} ${thing}${Number(n) === 1 ? "" : "s"}`;
 
 export function dollars(n: number): string {
   if (n === 0) return "$0";
@@ -42,13 +44,27 @@ export const stateName = (s: MachineState) => lower(MachineState[s] ?? `state ${
 export const stateNumber = (name: string) => String(MachineState[name.replace("MACHINE_STATE_", "") as keyof typeof MachineState] ?? "");
 const inUse = ["configured", "configuring", "creating", "idle", "draining", "deleting", "failed", "speculative"];
 /** Machines by state, always in the same order. */
-export const byState = (states: { [name: string]: number | bigint }): [string, number][] => Object.entries(states).map(([k, n]): [string, number] => [k, Number(n)]).sort((a, b) => inUse.indexOf(plainName(a[0])) - inUse.indexOf(plainName(b[0])));
+export const byState = (states: { [name: string]: number | bigint }): [string, number][] =>
+  Object.entries(states)
+    .map(([k, n]): [string, number] => [k, Number(n)])
+    .sort((a, b) => inUse.indexOf(plainName(a[0])) - inUse.indexOf(plainName(b[0])));
 export const capacityName = (c: CapacityType) => lower(CapacityType[c] ?? `type ${c}`).replace("unspecified", "unknown");
 export const actionName = (k: ActionKind) => lower(ActionKind[k] ?? "action").replace("unspecified", "");
-export const recordName = (t: RecordType) => lower(RecordType[t] ?? "record");
-export const plainName = (enumName: string) => lower(enumName.replace(/^(MACHINE_STATE|ACTION_KIND|UNMET_REASON|SHARD_STATE|REBALANCE_MODE)_/, "")).replace("unspecified", "other");
+export const recordName = (t: RecordType) =>
+  t === RecordType.UNEXPECTED_EDGE ? "changed without an action of BigFleet" : lower(RecordType[t] ?? "record");
+export const plainName = (enumName: string) =>
+  lower(enumName.replace(/^(MACHINE_STATE|ACTION_KIND|UNMET_REASON|SHARD_STATE|REBALANCE_MODE)_/, "")).replace("unspecified", "other");
 
-export const stateTone: Record<string, Tone> = { configured: "met", creating: "way", configuring: "way", draining: "held", deleting: "held", idle: "idle", failed: "short", speculative: "dim" };
+export const stateTone: Record<string, Tone> = {
+  configured: "met",
+  creating: "way",
+  configuring: "way",
+  draining: "held",
+  deleting: "held",
+  idle: "idle",
+  failed: "short",
+  speculative: "dim",
+};
 export const toneOf = (s: MachineState): Tone => stateTone[stateName(s)] ?? "dim";
 
 /** How a need stands: a shape, a word and a colour. */
@@ -62,10 +78,30 @@ export function standing(n: NeedView): { shape: string; word: string; tone: Tone
 /** Requested resources in one line, the usual ones first. */
 export function amounts(r: { [k: string]: string } | undefined): string {
   const first = ["cpu", "memory", "nvidia.com/gpu"];
-  const keys = Object.keys(r ?? {}).sort((a, b) => (first.indexOf(a) + 9) % 9 - ((first.indexOf(b) + 9) % 9) || a.localeCompare(b));
-  return keys.filter((k) => k !== "pods").map((k) => `${quantity(r?.[k] ?? "", k)} ${k}`).join(", ");
+  const keys = Object.keys(r ?? {}).sort((a, b) => ((first.indexOf(a) + 9) % 9) - ((first.indexOf(b) + 9) % 9) || a.localeCompare(b));
+  return keys
+    .filter((k) => k !== "pods")
+    .map((k) => `${quantity(r?.[k] ?? "", k)} ${k}`)
+    .join(", ");
 }
-const units: Record<string, number> = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 };
+const units: Record<string, number> = {
+  n: 1e-9,
+  u: 1e-6,
+  m: 1e-3,
+  "": 1,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  P: 1e15,
+  E: 1e18,
+  Ki: 2 ** 10,
+  Mi: 2 ** 20,
+  Gi: 2 ** 30,
+  Ti: 2 ** 40,
+  Pi: 2 ** 50,
+  Ei: 2 ** 60,
+};
 export function value(q: string | undefined): number {
   const m = /^([+-]?[\d.]+(?:[eE][+-]?\d+)?)([numkMGTPE]i?|)$/.exec(q ?? "");
   return m ? Number(m[1]) * (units[m[2] ?? ""] ?? 1) : 0;
@@ -86,10 +122,16 @@ function quantity(q: string, key: string): string {
 }
 
 /** A requirement, as `zone in a, b`. */
-export const requirement = (r: { key: string; operator: number; values: string[] }) => `${r.key} ${["?", "in", "not in", "exists", "does not exist", "same"][r.operator] ?? ""} ${r.values.join(", ")}`.trim().slice(0, 400);
+export const requirement = (r: { key: string; operator: number; values: string[] }) =>
+  `${r.key} ${["?", "in", "not in", "exists", "does not exist", "same"][r.operator] ?? ""} ${r.values.join(", ")}`.trim().slice(0, 400);
+
+/** The name of a gang; rows of Pods of one size have a group, too, which says nothing to a person (OP-5.22). */
+export const gangName = (group: string | undefined) => (!group || group.startsWith("s1-") ? "" : group.replaceAll("\u0000", " · "));
 
 /** A need by its name, as the command line takes it. */
 export const needName = (n: NeedView) => `${n.clusterId}/${n.need?.rowId || n.profileFingerprint}`;
+/** The same as people read it. */
+export const shortNeed = (n: NeedView) => `${n.clusterId}/${shortRow(n)}`;
 export const shortRow = (n: NeedView) => (n.need?.rowId || n.profileFingerprint).slice(0, 12);
 export const recordSchema = DecisionRecordSchema;
 /** A word for the shell. */

@@ -11,7 +11,13 @@ const silence = 15_000;
  * Follows a stream while the page is visible. A stream that breaks is opened again, after half a second, then more, at most five.
  * `keep` shows the old value until the first message of another stream. Hidden pages hold none: a browser has six connections to a server that speaks HTTP/1.1.
  */
-export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => AsyncIterable<M>) | undefined, fold: (state: T, message: M) => T, deps: unknown[], keep = false): Flow<T> {
+export function useFlow<M, T>(
+  begin: () => T,
+  open: ((signal: AbortSignal) => AsyncIterable<M>) | undefined,
+  fold: (state: T, message: M) => T,
+  deps: unknown[],
+  keep = false,
+): Flow<T> {
   const [flow, set] = useState<Flow<T>>({ value: undefined, at: 0, lost: "", since: Date.now() });
   useEffect(() => {
     let stop = new AbortController();

@@ -10,13 +10,23 @@ import { link, open, useQuery } from "./url";
 /** Where a hit leads: a drawer on the present page, or a page. */
 function target(h: SearchHit): { open?: string; path?: string } {
   switch (h.kind) {
-    case "machine": case "node": return { open: open.machine(h.target || h.name, h.shardId) };
-    case "cluster": return { open: open.cluster(h.shardId, h.name) };
-    case "shard": return { open: open.shard(h.name) };
-    case "need": return { open: open.need(h.shardId, h.clusterId, h.target, "", "") };
-    case "pod": { const [ns = "", name = ""] = h.name.split("/"); return { open: open.pod(h.clusterId, ns, name) }; }
-    case "provider": return { path: link("/fleet/machines", { provider: h.name }) };
-    default: return { path: link("/demand", { cluster: h.clusterId }) };
+    case "machine":
+    case "node":
+      return { open: open.machine(h.target || h.name, h.shardId) };
+    case "cluster":
+      return { open: open.cluster(h.shardId, h.name) };
+    case "shard":
+      return { open: open.shard(h.name) };
+    case "need":
+      return { open: open.need(h.shardId, h.clusterId, h.target, "", "") };
+    case "pod": {
+      const [ns = "", name = ""] = h.name.split("/");
+      return { open: open.pod(h.clusterId, ns, name) };
+    }
+    case "provider":
+      return { path: link("/fleet/machines", { provider: h.name }) };
+    default:
+      return { path: link("/demand", { cluster: h.clusterId }) };
   }
 }
 
@@ -53,18 +63,61 @@ export function Search() {
   };
   return (
     <div class="search">
-      <input ref={box} type="search" placeholder="Search a machine, node, cluster, need, Pod, provider…  ( / )" aria-label="Search" role="combobox" aria-expanded={listed} aria-controls={listed ? "hits" : undefined} aria-activedescendant={listed && hits[on] ? `hit-${on}` : undefined} value={text}
-        onFocus={() => setFocus(true)} onBlur={() => setTimeout(() => setFocus(false), 150)} onInput={(e) => setText(e.currentTarget.value.slice(0, 256))}
+      <input
+        ref={box}
+        type="search"
+        placeholder="Search a machine, node, cluster, need, Pod, provider…  ( / )"
+        aria-label="Search"
+        role="combobox"
+        aria-expanded={listed}
+        aria-controls={listed ? "hits" : undefined}
+        aria-activedescendant={listed && hits[on] ? `hit-${on}` : undefined}
+        value={text}
+        onFocus={() => setFocus(true)}
+        onBlur={() => setTimeout(() => setFocus(false), 150)}
+        onInput={(e) => setText(e.currentTarget.value.slice(0, 256))}
         onKeyDown={(e) => {
-          if (e.key === "ArrowDown" || e.key === "ArrowUp") { e.preventDefault(); setOn((i) => Math.max(0, Math.min(hits.length - 1, i + (e.key === "ArrowDown" ? 1 : -1)))); }
-          else if (e.key === "Enter" && query === text.trim()) choose(hits[on]);
-          else if (e.key === "Escape") { setText(""); box.current?.blur(); }
-        }} />
+          if (e.key === "ArrowDown" || e.key === "ArrowUp") {
+            e.preventDefault();
+            setOn((i) => Math.max(0, Math.min(hits.length - 1, i + (e.key === "ArrowDown" ? 1 : -1))));
+          } else if (e.key === "Enter" && query === text.trim()) choose(hits[on]);
+          else if (e.key === "Escape") {
+            setText("");
+            box.current?.blur();
+          }
+        }}
+      />
       {listed && (
         <ul class="hits" id="hits" role="listbox" aria-label="Found">
-          {hits.map((h, i) => <li key={`${h.kind} ${h.name} ${h.shardId}`} id={`hit-${i}`} role="option" aria-selected={i === on} onMouseDown={() => choose(h)}><span class="dim">{h.kind}</span><Name>{h.name}</Name>{h.about && <span class="about" dir="auto">{h.about.slice(0, 300)}</span>}</li>)}
-          {!answer.loading && hits.length === 0 && <li role="option" aria-selected="false"><span /><span class="dim">{answer.error || "Nothing has this in its name."}</span></li>}
-          {(answer.value?.missing ?? []).map((m) => <li key={m} role="option" aria-selected="false"><span class="held">not searched</span><span class="dim">{m}</span></li>)}
+          {hits.map((h, i) => (
+            <li
+              key={`${h.kind} ${h.name} ${h.shardId}`}
+              id={`hit-${i}`}
+              role="option"
+              aria-selected={i === on}
+              onMouseDown={() => choose(h)}
+            >
+              <span class="dim">{h.kind}</span>
+              <Name>{h.name}</Name>
+              {h.about && (
+                <span class="about" dir="auto">
+                  {h.about.slice(0, 300)}
+                </span>
+              )}
+            </li>
+          ))}
+          {!answer.loading && hits.length === 0 && (
+            <li role="option" aria-selected="false">
+              <span />
+              <span class="dim">{answer.error || "Nothing has this in its name."}</span>
+            </li>
+          )}
+          {(answer.value?.missing ?? []).map((m) => (
+            <li key={m} role="option" aria-selected="false">
+              <span class="held">not searched</span>
+              <span class="dim">{m}</span>
+            </li>
+          ))}
         </ul>
       )}
     </div>

@@ -44,7 +44,8 @@ export function opened(what: string): string {
 const enc = encodeURIComponent;
 export const open = {
   machine: (id: string, shardId = "") => `machine/${enc(shardId)}/${enc(id)}`,
-  need: (shardId: string, cluster: string, row: string, print: string, group: string) => `need/${enc(shardId)}/${enc(cluster)}/${enc(row)}/${enc(row ? "" : print)}/${enc(row ? "" : group)}`,
+  need: (shardId: string, cluster: string, row: string, print: string, group: string) =>
+    `need/${enc(shardId)}/${enc(cluster)}/${enc(row)}/${enc(row ? "" : print)}/${enc(row ? "" : group)}`,
   cluster: (shardId: string, id: string) => `cluster/${enc(shardId)}/${enc(id)}`,
   shard: (id: string) => `shard/${enc(id)}`,
   pod: (cluster: string, ns: string, name: string) => `pod/${enc(cluster)}/${enc(ns)}/${enc(name)}`,

@@ -5,7 +5,16 @@ import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const args = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-dev-shm-usage",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 /** The longest that anything is waited for. It only ends a run that fails. */
 export const patience = Number(process.env.PATIENCE ?? 60_000);
 
@@ -20,11 +29,23 @@ export async function start(base, pictures = process.env.PICTURES) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, bypassCSP: foreign });
       const page = await context.newPage();
       page.setDefaultTimeout(patience);
-      page.on("console", (m) => { if (m.type() === "error" && !foreign && !(lost && /Failed to load resource|ERR_/.test(m.text()))) wrong.add(`${page.url()}: ${m.text()}`); });
+      page.on("console", (m) => {
+        if (m.type() === "error" && !foreign && !(lost && /Failed to load resource|ERR_/.test(m.text())))
+          wrong.add(`${page.url()}: ${m.text()}`);
+      });
       page.on("pageerror", (e) => wrong.add(`${page.url()}: ${e.message}`));
-      page.on("dialog", (d) => { wrong.add(`${page.url()} opens a dialog: ${d.message()}`); d.dismiss(); });
-      page.on("request", (r) => { if (!foreign && !r.url().startsWith(base) && !r.url().startsWith("data:")) wrong.add(`${page.url()} asks ${r.url()}`); });
-      await page.addInitScript(() => document.addEventListener("securitypolicyviolation", (e) => console.error(`the policy refused ${e.violatedDirective} ${e.blockedURI}`)));
+      page.on("dialog", (d) => {
+        wrong.add(`${page.url()} opens a dialog: ${d.message()}`);
+        d.dismiss();
+      });
+      page.on("request", (r) => {
+        if (!foreign && !r.url().startsWith(base) && !r.url().startsWith("data:")) wrong.add(`${page.url()} asks ${r.url()}`);
+      });
+      await page.addInitScript(() =>
+        document.addEventListener("securitypolicyviolation", (e) =>
+          console.error(`the policy refused ${e.violatedDirective} ${e.blockedURI}`),
+        ),
+      );
       return page;
     },
     /** Loads a place and waits until it shows what it has. */
@@ -33,12 +54,16 @@ export async function start(base, pictures = process.env.PICTURES) {
       await self.settled(page, path);
     },
     async settled(page, what) {
-      await page.waitForFunction(() => document.querySelector(".page h1") && !document.querySelector("[aria-busy=true]")).catch(() => wrong.add(`${what}: still reading`));
+      await page
+        .waitForFunction(() => document.querySelector(".page h1") && !document.querySelector("[aria-busy=true]"))
+        .catch(() => wrong.add(`${what}: still reading`));
     },
     /** axe, through the debugger: the page's policy lets no foreign script in. */
     async judge(page, what, only = "") {
       const options = JSON.stringify({ resultTypes: ["violations"], ...(only ? { runOnly: [only] } : {}) });
-      const found = await page.evaluate(`${axe}; axe.run(${options}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 2).join(" | ")))`);
+      const found = await page.evaluate(
+        `${axe}; axe.run(${options}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 2).join(" | ")))`,
+      );
       for (const f of found) wrong.add(`${what}: ${f}`);
     },
     async picture(page, name) {
@@ -47,7 +72,9 @@ export async function start(base, pictures = process.env.PICTURES) {
     /** Judges a page in both themes; only its colours differ in the second. */
     async both(page, what, name) {
       for (const theme of ["light", "dark"]) {
-        await page.evaluate((t) => { if (document.documentElement.dataset.theme !== t) document.querySelector("header.top button[data-theme-switch]").click(); }, theme);
+        await page.evaluate((t) => {
+          if (document.documentElement.dataset.theme !== t) document.querySelector("header.top button[data-theme-switch]").click();
+        }, theme);
         await self.judge(page, `${theme} ${what}`, theme === "dark" ? "color-contrast" : "");
         await self.picture(page, `${name}-${theme}`);
       }

@@ -7,16 +7,38 @@ const b = await start(base);
 const enc = encodeURIComponent;
 const thing = (...parts) => `/?open=${enc(parts.map(enc).join("/"))}`;
 const page = await b.open({ lost: true }); // without a coordinator, and a filter of 4 KB is refused
-const paths = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "/fleet/capacity", "/fleet/drains", "/money", "/money/waste", "/history", "/history/compare", "/system", "/system/settings",
-  thing("machine", "s0", "m-1"), thing("need", "s0", evil.slice(0, 200), "row", "", ""), thing("cluster", "s0", evil.slice(0, 600)), thing("shard", "s0"), `/demand?cluster=${enc(evil)}`, `/?at=${enc(evil)}`, `/?open=${enc(evil)}`];
+const paths = [
+  "/",
+  "/demand",
+  "/fleet",
+  "/fleet/machines",
+  "/fleet/clusters",
+  "/fleet/capacity",
+  "/fleet/drains",
+  "/money",
+  "/money/waste",
+  "/history",
+  "/history/compare",
+  "/system",
+  "/system/settings",
+  thing("machine", "s0", "m-1"),
+  thing("need", "s0", evil.slice(0, 200), "row", "", ""),
+  thing("cluster", "s0", evil.slice(0, 600)),
+  thing("shard", "s0"),
+  `/demand?cluster=${enc(evil)}`,
+  `/?at=${enc(evil)}`,
+  `/?open=${enc(evil)}`,
+];
 let shown = 0;
 for (const path of paths) {
   const what = path.slice(0, 60);
   await b.visit(page, path);
   const found = await page.evaluate(() => ({
-    hacked: window.hacked, made: document.querySelectorAll("img,script:not([src]),body style,iframe,[onerror]").length,
+    hacked: window.hacked,
+    made: document.querySelectorAll("img,script:not([src]),body style,iframe,[onerror]").length,
     scripts: [...document.querySelectorAll("a")].filter((a) => /^javascript:/i.test(a.getAttribute("href") ?? "")).length,
-    text: document.body.textContent.includes("<img src=x"), wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    text: document.body.textContent.includes("<img src=x"),
+    wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   }));
   if (found.hacked) b.wrong.add(`${what}: a name ran`);
   if (found.made || found.scripts) b.wrong.add(`${what}: a name made ${found.made} elements and ${found.scripts} links`);

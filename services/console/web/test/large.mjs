@@ -6,9 +6,16 @@ const { LARGE, SMALL, EMPTY } = process.env;
 const b = await start(LARGE);
 const most = 120; // rows in the page: those in view, and some around them
 const rows = (page, kind) => page.locator(`.grid.${kind} .r`).count();
-const full = (page, kind, text) => page.waitForFunction(([k, t]) => [...document.querySelectorAll(`.grid.${k} .r`)].some((r) => r.textContent.includes(t)), [kind, text]);
+const full = (page, kind, text) =>
+  page.waitForFunction(([k, t]) => [...document.querySelectorAll(`.grid.${k} .r`)].some((r) => r.textContent.includes(t)), [kind, text]);
 /** Bytes that the page has loaded by questions that ended. */
-const loaded = (page) => page.evaluate(() => performance.getEntriesByType("resource").filter((e) => e.initiatorType === "fetch").reduce((n, e) => n + e.encodedBodySize, 0));
+const loaded = (page) =>
+  page.evaluate(() =>
+    performance
+      .getEntriesByType("resource")
+      .filter((e) => e.initiatorType === "fetch")
+      .reduce((n, e) => n + e.encodedBodySize, 0),
+  );
 
 async function opened(base, machine) {
   const page = await b.open();
@@ -26,8 +33,16 @@ await b.story("all machines", async (page) => {
   await b.visit(page, "/fleet/machines");
   await full(page, "machines", "m-000001");
   const held = [];
-  for (const [part, want] of [[0.5, "m-250"], [1, "m-499999"], [0.2, "m-100"], [0, "m-000001"]]) {
-    await page.evaluate((p) => { const g = document.querySelector(".grid.machines"); g.scrollTop = p * (g.scrollHeight - g.clientHeight); }, part);
+  for (const [part, want] of [
+    [0.5, "m-250"],
+    [1, "m-499999"],
+    [0.2, "m-100"],
+    [0, "m-000001"],
+  ]) {
+    await page.evaluate((p) => {
+      const g = document.querySelector(".grid.machines");
+      g.scrollTop = p * (g.scrollHeight - g.clientHeight);
+    }, part);
     await full(page, "machines", want);
     held.push(await rows(page, "machines"));
   }
@@ -39,16 +54,30 @@ await b.story("all machines", async (page) => {
   await type.fill("type-3");
   await page.waitForFunction(() => {
     const shown = [...document.querySelectorAll(".grid.machines .r")].filter((r) => r.children.length > 2);
-    return shown.length > 0 && shown.every((r) => r.children[2].textContent === "type-3") && document.querySelector(".page").textContent.includes("71,429 match");
+    return (
+      shown.length > 0 &&
+      shown.every((r) => r.children[2].textContent === "type-3") &&
+      document.querySelector(".page").textContent.includes("71,429 match")
+    );
   });
-  await page.evaluate(() => { const g = document.querySelector(".grid.machines"); g.scrollTop = g.scrollHeight; });
+  await page.evaluate(() => {
+    const g = document.querySelector(".grid.machines");
+    g.scrollTop = g.scrollHeight;
+  });
   await full(page, "machines", "m-499999");
 });
 await b.story("all needs", async (page) => {
   await b.visit(page, "/demand");
   await full(page, "ladder", "row-00001");
-  for (const [part, want] of [[0.5, "row-100"], [1, "row-19999"], [0, "row-00001"]]) {
-    await page.evaluate((p) => { const g = document.querySelector(".grid.ladder"); g.scrollTop = p * (g.scrollHeight - g.clientHeight); }, part);
+  for (const [part, want] of [
+    [0.5, "row-100"],
+    [1, "row-19999"],
+    [0, "row-00001"],
+  ]) {
+    await page.evaluate((p) => {
+      const g = document.querySelector(".grid.ladder");
+      g.scrollTop = p * (g.scrollHeight - g.clientHeight);
+    }, part);
     await full(page, "ladder", want);
     must((await rows(page, "ladder")) <= most, `the page holds ${await rows(page, "ladder")} rows`);
   }
@@ -60,7 +89,8 @@ await b.story("a fleet that is empty says what to do", async (page) => {
   await page.goto(EMPTY);
   await page.waitForSelector("ol.first li");
   const said = await page.locator("ol.first").textContent();
-  for (const part of ["helm install bigfleet-operator", "kubectl create deployment", "bigfleet get needs"]) must(said.includes(part), `the first page does not say "${part}": ${said}`);
+  for (const part of ["helm install bigfleet-operator", "kubectl create deployment", "bigfleet get needs"])
+    must(said.includes(part), `the first page does not say "${part}": ${said}`);
   await b.both(page, "the first page", "first");
   for (const path of ["/demand", "/fleet/machines", "/fleet/clusters"]) {
     await page.goto(EMPTY + path);

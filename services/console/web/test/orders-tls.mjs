@@ -35,7 +35,10 @@ await b.story("a machine is retried", async (page) => {
 await b.story("the waits of a cluster are ended, and its held report is accepted", async (page) => {
   await b.visit(page, drawer("cluster/s0/red"));
   await page.waitForSelector(".drawer .facts");
-  must((await page.locator(".drawer").textContent()).includes("the template has no kubelet version"), "the drawer does not say what the operator said");
+  must(
+    (await page.locator(".drawer").textContent()).includes("the template has no kubelet version"),
+    "the drawer does not say what the operator said",
+  );
   const again = await give(page, "Try again now", "the template is repaired");
   must(/1 wait after failures would end/.test(again.before), `before: ${again.before}`);
   must(/1 wait after failures ended/.test(again.after), `after: ${again.after}`);

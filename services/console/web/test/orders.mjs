@@ -24,7 +24,10 @@ await b.story("who may give orders pauses a shard and resumes it, by keyboard", 
   await page.keyboard.press("Enter");
   await on(page, "button[type=submit]");
   const effect = await group("Pause").locator("form").textContent();
-  must(/No action starts any more/.test(effect) && /the shard would start: /.test(effect) && /alice@example\.com/.test(effect), `before it is done: ${effect}`);
+  must(
+    /No action starts any more/.test(effect) && /the shard would start: /.test(effect) && /alice@example\.com/.test(effect),
+    `before it is done: ${effect}`,
+  );
   must((await note(page).count()) === 0, "the check paused the shard");
   await b.judge(page, "an order that is checked");
   await b.picture(page, "order-light");
@@ -47,32 +50,53 @@ await b.story("who may give orders pauses a shard and resumes it, by keyboard", 
 });
 
 /** What a page at this address may send, and what came back. */
-const sent = (page, to, headers) => page.evaluate(async ([url, h]) => {
-  try {
-    const got = await fetch(url, { method: "POST", body: JSON.stringify({ reason: "forged" }), headers: h, mode: h["content-type"] === "application/json" ? "cors" : "no-cors" });
-    return `${got.status} ${await got.text()}`;
-  } catch (e) {
-    return `refused: ${e.message}`;
-  }
-}, [to, headers]);
+const sent = (page, to, headers) =>
+  page.evaluate(
+    async ([url, h]) => {
+      try {
+        const got = await fetch(url, {
+          method: "POST",
+          body: JSON.stringify({ reason: "forged" }),
+          headers: h,
+          mode: h["content-type"] === "application/json" ? "cors" : "no-cors",
+        });
+        return `${got.status} ${await got.text()}`;
+      } catch (e) {
+        return `refused: ${e.message}`;
+      }
+    },
+    [to, headers],
+  );
 
 const looks = await start(reader);
-await looks.story("who may only look is offered nothing, and refused when asking for it", async (page) => {
-  await looks.visit(page, drawer);
-  await page.waitForSelector(".drawer .facts");
-  must((await page.locator(".order, .drawer .order").count()) === 0, "a reader is offered an order");
-  const answer = await sent(page, pause, { "content-type": "application/json", "bigfleet-target": "shard-0", "x-user": "alice@example.com", "bigfleet-actor": "alice@example.com" });
-  must(/^403 .*permission_denied/.test(answer), `a reader who asks for it gets: ${answer}`);
-  await looks.visit(page, "/system/settings");
-  must(/bob@example\.com/.test(await page.locator("main").textContent()), "Settings do not say who looks");
-  // A page of another site, open in the same browser.
-  const elsewhere = await looks.open({ foreign: true });
-  await elsewhere.goto(`${reader}/assets`); // another origin, without our policy
-  for (const [kind, headers] of Object.entries({ JSON: { "content-type": "application/json", "bigfleet-target": "shard-0" }, "a form": { "content-type": "text/plain" } })) {
-    const answer = await sent(elsewhere, base + pause, headers);
-    must(/^refused|^0 |^403/.test(answer), `${kind} of another site's page gets: ${answer}`);
-  }
-}, { lost: true });
+await looks.story(
+  "who may only look is offered nothing, and refused when asking for it",
+  async (page) => {
+    await looks.visit(page, drawer);
+    await page.waitForSelector(".drawer .facts");
+    must((await page.locator(".order, .drawer .order").count()) === 0, "a reader is offered an order");
+    const answer = await sent(page, pause, {
+      "content-type": "application/json",
+      "bigfleet-target": "shard-0",
+      "x-user": "alice@example.com",
+      "bigfleet-actor": "alice@example.com",
+    });
+    must(/^403 .*permission_denied/.test(answer), `a reader who asks for it gets: ${answer}`);
+    await looks.visit(page, "/system/settings");
+    must(/bob@example\.com/.test(await page.locator("main").textContent()), "Settings do not say who looks");
+    // A page of another site, open in the same browser.
+    const elsewhere = await looks.open({ foreign: true });
+    await elsewhere.goto(`${reader}/assets`); // another origin, without our policy
+    for (const [kind, headers] of Object.entries({
+      JSON: { "content-type": "application/json", "bigfleet-target": "shard-0" },
+      "a form": { "content-type": "text/plain" },
+    })) {
+      const answer = await sent(elsewhere, base + pause, headers);
+      must(/^refused|^0 |^403/.test(answer), `${kind} of another site's page gets: ${answer}`);
+    }
+  },
+  { lost: true },
+);
 for (const w of looks.wrong) b.wrong.add(w);
 await looks.close();
 await b.end();

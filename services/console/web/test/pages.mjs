@@ -9,8 +9,27 @@ const { MACHINE, VICTIM, POD, READY } = process.env;
 const b = await start(base);
 
 const whatif = `/money/whatif?edits=${encodeURIComponent(JSON.stringify([{ do: "scale", cluster: "blue", factor: 2 }]))}`;
-const pages = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "/fleet/capacity", "/fleet/drains", "/money", "/money/waste", "/money/whatif", whatif, "/history", "/history/compare",
-  "/system", "/system/sources", "/system/coordinator", "/system/ownership", "/system/moves", "/system/settings"];
+const pages = [
+  "/",
+  "/demand",
+  "/fleet",
+  "/fleet/machines",
+  "/fleet/clusters",
+  "/fleet/capacity",
+  "/fleet/drains",
+  "/money",
+  "/money/waste",
+  "/money/whatif",
+  whatif,
+  "/history",
+  "/history/compare",
+  "/system",
+  "/system/sources",
+  "/system/coordinator",
+  "/system/ownership",
+  "/system/moves",
+  "/system/settings",
+];
 const name = (path) => (path === whatif ? "money-whatif-edits" : path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "now");
 const began = Date.now();
 const page = await b.open();
@@ -18,7 +37,11 @@ for (const path of pages) {
   await b.visit(page, path);
   await b.both(page, path, name(path));
   await queries(page, path);
-  for (const [width, height] of [[390, 800], [1920, 1080]]) { // a telephone, a wall
+  for (const [width, height] of [
+    [390, 800],
+    [1920, 1080],
+  ]) {
+    // a telephone, a wall
     await page.setViewportSize({ width, height });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     if (wide > 0) b.wrong.add(`${path} is ${wide} px wider than a window of ${width} px`);
@@ -28,7 +51,10 @@ for (const path of pages) {
 }
 const enc = encodeURIComponent;
 for (const [kind, open] of Object.entries({
-  machine: `machine//${enc(MACHINE)}`, cluster: "cluster/shard-0/red", shard: "shard/shard-0", pod: `pod/green/${READY}`,
+  machine: `machine//${enc(MACHINE)}`,
+  cluster: "cluster/shard-0/red",
+  shard: "shard/shard-0",
+  pod: `pod/green/${READY}`,
 })) {
   await b.visit(page, `/?open=${enc(open)}`);
   await page.waitForSelector(".drawer h1");
@@ -57,7 +83,8 @@ await b.story("why is my Pod waiting", async (page) => {
   await search(page, POD);
   await page.waitForSelector(".drawer .timeline li.todo");
   const path = await page.locator(".drawer").textContent();
-  for (const part of ["created", "requested", "rolled up", "No machine is planned for it yet"]) must(path.includes(part), `the Pod's path says no "${part}": ${path.slice(0, 600)}`);
+  for (const part of ["created", "requested", "rolled up", "No machine is planned for it yet"])
+    must(path.includes(part), `the Pod's path says no "${part}": ${path.slice(0, 600)}`);
   await b.judge(page, "why is my Pod waiting: its path");
   await page.locator(".drawer a", { hasText: "its need, and why" }).focus();
   await page.keyboard.press("Enter");
@@ -66,7 +93,8 @@ await b.story("why is my Pod waiting", async (page) => {
   await page.waitForFunction(() => /Requested by/.test(document.querySelector(".drawer").textContent));
   const asked = await page.locator(".drawer .facts").textContent();
   must(asked.includes(`${POD.split("/")[0]}, 1 request`), `the need does not say which namespace requests it: ${asked.slice(0, 400)}`);
-  for (const part of ["What would help", "From all machines to those it gets"]) must(said.includes(part), `the need says no "${part}": ${said.slice(0, 400)}`);
+  for (const part of ["What would help", "From all machines to those it gets"])
+    must(said.includes(part), `the need says no "${part}": ${said.slice(0, 400)}`);
   const shown = page.url();
   await page.keyboard.press("Escape");
   await page.waitForSelector(".drawer", { state: "detached" });
@@ -90,13 +118,14 @@ await b.story("what waits, from Now", async (page) => {
   await page.waitForSelector(".drawer .funnel");
   must((await page.locator(".drawer h1").textContent()).includes(first.split("/")[0]), `the drawer is not of ${first}`);
 });
-const life = (title, machine, sentence) => b.story(title, async (page) => {
-  await b.visit(page, "/demand");
-  await search(page, machine);
-  await page.waitForSelector(".drawer .timeline li .sentence");
-  const said = await page.locator(".drawer .timeline").textContent();
-  must(sentence.test(said), `the life of ${machine} does not say why it left: ${said.slice(0, 600)}`);
-});
+const life = (title, machine, sentence) =>
+  b.story(title, async (page) => {
+    await b.visit(page, "/demand");
+    await search(page, machine);
+    await page.waitForSelector(".drawer .timeline li .sentence");
+    const said = await page.locator(".drawer .timeline").textContent();
+    must(sentence.test(said), `the life of ${machine} does not say why it left: ${said.slice(0, 600)}`);
+  });
 await life("why was this machine taken away", MACHINE, /interrupt|took it back|takes? it back/i);
 if (VICTIM) await life("who took this machine", VICTIM, /green/);
 await b.story("where does the money go", async (page) => {
@@ -107,7 +136,13 @@ await b.story("where does the money go", async (page) => {
   const said = await page.locator("[aria-label=Cost]").textContent();
   must(said.includes("red") && said.includes("$"), `Money does not say what red costs: ${said.slice(0, 300)}`);
   const sums = await page.locator(".page").textContent();
-  for (const part of [/Clusters request [\d,.]+ cpu/, /of which no machine covers [\d,.]+ cpu/, /provide [\d,.]+ cpu/, /requested \$[\d.,]+/]) must(part.test(sums), `Money does not say what is requested and provided, ${part}: ${sums.slice(0, 600)}`);
+  for (const part of [
+    /Clusters request [\d,.]+ cpu/,
+    /of which no machine covers [\d,.]+ cpu/,
+    /provide [\d,.]+ cpu/,
+    /requested \$[\d.,]+/,
+  ])
+    must(part.test(sums), `Money does not say what is requested and provided, ${part}: ${sums.slice(0, 600)}`);
   await page.locator("nav[aria-label=Money] a", { hasText: "Waste" }).focus();
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.pathname === "/money/waste");
@@ -141,7 +176,10 @@ await b.story("what if, in a link", async (page) => {
   const other = await b.open();
   await other.goto(shown);
   await other.waitForFunction(() => /Spend before/.test(document.querySelector(".page").textContent));
-  must(said.startsWith("Spend before") && (await other.locator("ul.filters button").count()) === 1, `who opens the link does not see the change: ${said}`);
+  must(
+    said.startsWith("Spend before") && (await other.locator("ul.filters button").count()) === 1,
+    `who opens the link does not see the change: ${said}`,
+  );
 });
 await b.story("a moment of history is the moment of every page", async (page) => {
   await b.visit(page, "/history");
@@ -155,7 +193,12 @@ await b.story("a moment of history is the moment of every page", async (page) =>
     await page.evaluate(() => document.activeElement?.blur());
     await page.keyboard.press("g");
     await page.keyboard.press(key);
-    await page.waitForFunction((t) => new URLSearchParams(location.search).get("at") === t && /Every page shows/.test(document.querySelector(".moment")?.textContent ?? ""), at);
+    await page.waitForFunction(
+      (t) =>
+        new URLSearchParams(location.search).get("at") === t &&
+        /Every page shows/.test(document.querySelector(".moment")?.textContent ?? ""),
+      at,
+    );
     await b.settled(page, `g ${key} at ${at}`);
   }
   await page.locator(".moment button", { hasText: "Back to now" }).click();
@@ -171,36 +214,61 @@ await b.story("tables are walked by keys", async (page) => {
   await page.keyboard.press("Enter");
   await page.waitForSelector(".drawer .facts");
 });
-await b.story("a page that is hidden asks nothing, and is live again when it is seen", async (page) => {
-  const open = new Set();
-  let asked = 0;
-  page.on("request", (r) => { if (r.url().includes("/bigfleet.")) { asked++; open.add(r); } });
-  for (const end of ["requestfinished", "requestfailed"]) page.on(end, (r) => open.delete(r));
-  await b.visit(page, "/demand");
-  await page.waitForSelector(".grid.ladder .r");
-  must(open.size >= 2, `a page that is seen holds ${open.size} streams`);
-  const hide = (hidden) => page.evaluate((h) => { Object.defineProperty(document, "hidden", { configurable: true, get: () => h }); document.dispatchEvent(new Event("visibilitychange")); }, hidden);
-  await hide(true);
-  for (let n = 0; open.size > 0 && n < 100; n++) await page.waitForTimeout(100);
-  must(open.size === 0, `a page that is hidden holds ${[...open].map((r) => r.url())}`);
-  const before = asked;
-  await page.waitForTimeout(2500);
-  must(asked === before, `a page that is hidden asked ${asked - before} times`);
-  await hide(false);
-  await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
-  must(open.size >= 2, "the page does not follow again");
-}, { lost: true });
+await b.story(
+  "a page that is hidden asks nothing, and is live again when it is seen",
+  async (page) => {
+    const open = new Set();
+    let asked = 0;
+    page.on("request", (r) => {
+      if (r.url().includes("/bigfleet.")) {
+        asked++;
+        open.add(r);
+      }
+    });
+    for (const end of ["requestfinished", "requestfailed"]) page.on(end, (r) => open.delete(r));
+    await b.visit(page, "/demand");
+    await page.waitForSelector(".grid.ladder .r");
+    must(open.size >= 2, `a page that is seen holds ${open.size} streams`);
+    const hide = (hidden) =>
+      page.evaluate((h) => {
+        Object.defineProperty(document, "hidden", { configurable: true, get: () => h });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, hidden);
+    await hide(true);
+    for (let n = 0; open.size > 0 && n < 100; n++) await page.waitForTimeout(100);
+    must(open.size === 0, `a page that is hidden holds ${[...open].map((r) => r.url())}`);
+    const before = asked;
+    await page.waitForTimeout(2500);
+    must(asked === before, `a page that is hidden asked ${asked - before} times`);
+    await hide(false);
+    await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
+    must(open.size >= 2, "the page does not follow again");
+  },
+  { lost: true },
+);
 await b.story("a slow link", async (page) => {
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("Network.enable");
-  await cdp.send("Network.emulateNetworkConditions", { offline: false, latency: 400, downloadThroughput: 200_000, uploadThroughput: 20_000 });
+  await cdp.send("Network.emulateNetworkConditions", {
+    offline: false,
+    latency: 400,
+    downloadThroughput: 200_000,
+    uploadThroughput: 20_000,
+  });
   await b.visit(page, "/demand");
   await page.waitForSelector(".grid.ladder .r");
   await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
 });
 await b.story("keys", async (page) => {
   await b.visit(page, "/");
-  for (const [key, path] of [["d", "/demand"], ["f", "/fleet"], ["m", "/money"], ["h", "/history"], ["s", "/system"], ["n", "/"]]) {
+  for (const [key, path] of [
+    ["d", "/demand"],
+    ["f", "/fleet"],
+    ["m", "/money"],
+    ["h", "/history"],
+    ["s", "/system"],
+    ["n", "/"],
+  ]) {
     await page.keyboard.press("g");
     await page.keyboard.press(key);
     await page.waitForFunction((p) => location.pathname === p, path);

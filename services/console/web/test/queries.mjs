@@ -8,7 +8,8 @@ export async function queries(page, what, within = "main") {
   for (let i = 0; i < n; i++) {
     await buttons.nth(i).click();
     await page.waitForSelector(".ask .pop");
-    for (const text of await page.locator(".ask .pop pre").allTextContents()) appendFileSync(process.env.COMMANDS, `${JSON.stringify({ page: what, command: text })}\n`);
+    for (const text of await page.locator(".ask .pop pre").allTextContents())
+      appendFileSync(process.env.COMMANDS, `${JSON.stringify({ page: what, command: text })}\n`);
     await buttons.nth(i).click(); // the same button closes it
     await page.waitForSelector(".ask .pop", { state: "detached" });
   }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -97,7 +98,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{},
 		WinnerCount: int32(e.of.AllHolders), DomainCount: int32(e.of.AllDomains), CandidateCount: int32(e.of.AllCandidates)}
 	for _, f := range e.of.Funnel {
-		step := &pb.FunnelStep{Step: f.Name, Machines: int32(f.Machines)}
+		step := &pb.FunnelStep{Step: stepText(f), Machines: int32(f.Machines)}
 		var lost []string
 		for _, l := range f.Lost {
 			text := l.Text
@@ -247,4 +248,15 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 func (s *Server) records(ctx context.Context, word string, match func(*pb.DecisionRecord) bool) ([]*pb.DecisionRecord, error) {
 	list, _, err := s.cfg.Records.History(ctx, audit.Query{Match: match, Word: word, Limit: explainRecords})
 	return veiled(scope(ctx), list), err
+}
+
+// stepTexts say what the machines that are left after a step of the funnel have in common.
+var stepTexts = map[explain.Step]string{
+	explain.StepAll: "all machines", explain.StepTaints: "have no taint against it", explain.StepMatch: "meet all requirements", explain.StepFit: "large enough for one Pod",
+	explain.StepFree: "free, or already its own", explain.StepOffered: "usable for it now", explain.StepClaimed: "chosen for it",
+}
+
+// stepText words a step. A requirement is its own text.
+func stepText(f explain.FunnelStep) string {
+	return cmp.Or(stepTexts[f.Step], f.Name)
 }

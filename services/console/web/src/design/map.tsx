@@ -41,7 +41,8 @@ export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: strin
       const t = toneOf(b.r.state);
       g.fillStyle = t === "dim" ? fill("paper-3") : fill(`${t}-fill`);
       g.fillRect(b.x, b.y, b.w, b.h);
-      if (t === "short" || t === "held") { // colour is never alone: failed is crossed, leaving has a bar
+      if (t === "short" || t === "held") {
+        // colour is never alone: failed is crossed, leaving has a bar
         g.strokeStyle = fill("ink");
         g.beginPath();
         g.moveTo(b.x, b.y + b.h);
@@ -80,14 +81,37 @@ export function MachineMap({ rows, by, onOpen }: { rows: MachineRow[]; by: strin
   useEffect(() => ring.current?.scrollIntoView({ block: "nearest" }), [over]);
   return (
     <figure class="map">
-      <canvas ref={canvas} tabIndex={0} role="application" aria-roledescription="map" aria-label={`${rows.length} machines by ${by}. Arrow keys go from machine to machine, Enter opens one; the table has them as text`} onKeyDown={move} onBlur={() => setOver(undefined)} onMouseMove={(e) => setOver(hit(e))} onMouseLeave={() => setOver(undefined)} onClick={(e) => { const c = hit(e); if (c) onOpen(c.r); }} />
-      {over && <div class="ring" ref={ring} style={{ left: `${over.x - 2}px`, top: `${over.y - 2}px`, width: `${over.w}px`, height: `${over.h}px` }} />}
-      <figcaption class="dim" role="status" style={{ minHeight: "20px" }}>{over ? described(over.r) : "Point at a machine, or go to it with the arrow keys. Click or Enter opens its life."}</figcaption>
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="application"
+        aria-roledescription="map"
+        aria-label={`${rows.length} machines by ${by}. Arrow keys go from machine to machine, Enter opens one; the table has them as text`}
+        onKeyDown={move}
+        onBlur={() => setOver(undefined)}
+        onMouseMove={(e) => setOver(hit(e))}
+        onMouseLeave={() => setOver(undefined)}
+        onClick={(e) => {
+          const c = hit(e);
+          if (c) onOpen(c.r);
+        }}
+      />
+      {over && (
+        <div
+          class="ring"
+          ref={ring}
+          style={{ left: `${over.x - 2}px`, top: `${over.y - 2}px`, width: `${over.w}px`, height: `${over.h}px` }}
+        />
+      )}
+      <figcaption class="dim" role="status" style={{ minHeight: "20px" }}>
+        {over ? described(over.r) : "Point at a machine, or go to it with the arrow keys. Click or Enter opens its life."}
+      </figcaption>
     </figure>
   );
 }
 
-const described = (r: MachineRow) => `${r.id} · ${stateName(r.state)} · ${r.type}, ${capacityName(r.capacity)} · ${r.zone}${r.cluster ? ` · ${r.cluster}` : ""} · ${dollars(r.price)}/h`;
+const described = (r: MachineRow) =>
+  `${r.id} · ${stateName(r.state)} · ${r.type}, ${capacityName(r.capacity)} · ${r.zone}${r.cluster ? ` · ${r.cluster}` : ""} · ${dollars(r.price)}/h`;
 
 /** The cell that a key leads to: beside it, or the nearest one of the line above or below. */
 function stepped(cells: CellBox[], from: CellBox | undefined, key: string): CellBox | undefined {
@@ -110,12 +134,26 @@ function stepped(cells: CellBox[], from: CellBox | undefined, key: string): Cell
 function grouped(rows: MachineRow[], by: string): [string, MachineRow[]][] {
   const out = new Map<string, MachineRow[]>();
   for (const r of rows) {
-    const k = by === "type" ? r.type : by === "cluster" ? r.cluster || "no cluster" : by === "capacity" ? capacityName(r.capacity) : by === "rack" ? `${r.provider} · ${r.zone} · ${r.rack || "no rack"}` : `${r.provider} · ${r.zone}`;
+    const k =
+      by === "type"
+        ? r.type
+        : by === "cluster"
+          ? r.cluster || "no cluster"
+          : by === "capacity"
+            ? capacityName(r.capacity)
+            : by === "rack"
+              ? `${r.provider} · ${r.zone} · ${r.rack || "no rack"}`
+              : `${r.provider} · ${r.zone}`;
     const g = out.get(k);
     if (g) g.push(r);
     else out.set(k, [r]);
   }
-  return [...out].sort((a, b) => (a[0] < b[0] ? -1 : 1)).map(([k, g]) => [k, g.sort((a, b) => b.cpu - a.cpu || (a.cluster < b.cluster ? -1 : a.cluster > b.cluster ? 1 : a.id < b.id ? -1 : 1))]);
+  return [...out]
+    .sort((a, b) => (a[0] < b[0] ? -1 : 1))
+    .map(([k, g]) => [
+      k,
+      g.sort((a, b) => b.cpu - a.cpu || (a.cluster < b.cluster ? -1 : a.cluster > b.cluster ? 1 : a.id < b.id ? -1 : 1)),
+    ]);
 }
 
 /** Cells of a size that fits: a cell's area grows with the machine's cpu, in steps that keep rows straight. */

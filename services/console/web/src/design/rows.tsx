@@ -5,9 +5,28 @@ import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 
 const height = 28;
 
-export function Rows({ count, head, row, label, kind, onOpen, onRange, onOver, cut, busy }: {
-  count: number; head: ComponentChildren; row: (i: number) => ComponentChildren; label: string; kind: string;
-  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; onOver?: (on: boolean) => void; cut?: number | undefined; busy?: boolean;
+export function Rows({
+  count,
+  head,
+  row,
+  label,
+  kind,
+  onOpen,
+  onRange,
+  onOver,
+  cut,
+  busy,
+}: {
+  count: number;
+  head: ComponentChildren;
+  row: (i: number) => ComponentChildren;
+  label: string;
+  kind: string;
+  onOpen: (i: number) => void;
+  onRange?: (first: number, last: number) => void;
+  onOver?: (on: boolean) => void;
+  cut?: number | undefined;
+  busy?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [, draw] = useReducer((n: number) => n + 1, 0);
@@ -19,8 +38,15 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, onOver, c
   };
   const virtual = useRef<Virtualizer<HTMLDivElement, Element>>();
   const options = {
-    count, getScrollElement: () => box.current, estimateSize: () => height, overscan: 8, paddingStart: height,
-    scrollToFn: elementScroll, observeElementRect, observeElementOffset, onChange: () => draw(0),
+    count,
+    getScrollElement: () => box.current,
+    estimateSize: () => height,
+    overscan: 3,
+    paddingStart: height,
+    scrollToFn: elementScroll,
+    observeElementRect,
+    observeElementOffset,
+    onChange: () => draw(0),
   };
   virtual.current ??= new Virtualizer(options);
   virtual.current.setOptions(options);
@@ -36,11 +62,23 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, onOver, c
   useEffect(() => onRange?.(first, last), [first, last, count]);
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
-      if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey || (e.target instanceof HTMLElement && e.target.closest("input,select,textarea,.drawer,.pop"))) return;
+      if (
+        e.defaultPrevented ||
+        e.metaKey ||
+        e.ctrlKey ||
+        e.altKey ||
+        (e.target instanceof HTMLElement && e.target.closest("input,select,textarea,.drawer,.pop"))
+      )
+        return;
       if (e.key === "j" || e.key === "k") {
         put(Math.min(count - 1, Math.max(0, place.current + (e.key === "j" ? 1 : -1))));
         virtual.current?.scrollToIndex(place.current);
-      } else if (e.key === "Enter" && place.current >= 0 && place.current < count && !(e.target instanceof HTMLElement && e.target.closest("a,button"))) {
+      } else if (
+        e.key === "Enter" &&
+        place.current >= 0 &&
+        place.current < count &&
+        !(e.target instanceof HTMLElement && e.target.closest("a,button"))
+      ) {
         e.preventDefault();
         onOpen(place.current);
       }
@@ -49,16 +87,47 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, onOver, c
     return () => document.removeEventListener("keydown", keys);
   });
   return (
-    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} aria-busy={busy || undefined} tabIndex={0} onMouseEnter={() => onOver?.(true)} onMouseLeave={() => onOver?.(false)}>
-      <div class="h" role="row">{head}</div>
+    <div
+      class={`grid ${kind}`}
+      ref={box}
+      role="table"
+      aria-label={label}
+      aria-rowcount={count + 1}
+      aria-busy={busy || undefined}
+      tabIndex={0}
+      onMouseEnter={() => onOver?.(true)}
+      onMouseLeave={() => onOver?.(false)}
+    >
+      <div class="h" role="row">
+        {head}
+      </div>
       <div role="rowgroup" style={{ height: `${virtual.current.getTotalSize() - height}px` }}>
         {items.map((it) => (
-          <div key={it.index % slots.current} class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`} role="row" aria-rowindex={it.index + 2} style={{ transform: `translateY(${it.start}px)`, top: "0" }}
-            onClick={(e) => { put(it.index); if (!(e.target as HTMLElement).closest("a")) onOpen(it.index); }}>{row(it.index)}</div>
+          <div
+            key={it.index % slots.current}
+            class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`}
+            role="row"
+            aria-rowindex={it.index + 2}
+            style={{ transform: `translateY(${it.start}px)`, top: "0" }}
+            onClick={(e) => {
+              put(it.index);
+              if (!(e.target as HTMLElement).closest("a")) onOpen(it.index);
+            }}
+          >
+            {row(it.index)}
+          </div>
         ))}
       </div>
     </div>
   );
 }
-export const Cell = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => <span role="cell" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>{children}</span>;
-export const Head = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => <span role="columnheader" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>{children}</span>;
+export const Cell = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => (
+  <span role="cell" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>
+    {children}
+  </span>
+);
+export const Head = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => (
+  <span role="columnheader" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>
+    {children}
+  </span>
+);

@@ -28,7 +28,8 @@ export function Order({ verb, about, check, give, when = true }: Order) {
   const sure = useRef<HTMLButtonElement>(null);
   const end = useRef<HTMLButtonElement>(null);
   const button = useRef<HTMLButtonElement>(null);
-  useLayoutEffect(() => { // before the next key
+  useLayoutEffect(() => {
+    // before the next key
     if (step === "why") field.current?.focus();
     if (step === "sure") sure.current?.focus();
     if (step === "done") end.current?.focus(); // the button that was pressed is gone, and with it the focus
@@ -51,19 +52,71 @@ export function Order({ verb, about, check, give, when = true }: Order) {
     work(false);
   };
   return (
-    <span class="ask order" role="group" aria-label={`${verb} ${about}`} onKeyDown={(e) => { if (e.key === "Escape" && step) { e.stopPropagation(); close(); } }}>
-      <button type="button" ref={button} aria-expanded={step !== ""} title={`${verb} ${about}`} onClick={() => (step ? close() : go("why"))}>{verb}…</button>
+    <span
+      class="ask order"
+      role="group"
+      aria-label={`${verb} ${about}`}
+      onKeyDown={(e) => {
+        if (e.key === "Escape" && step) {
+          e.stopPropagation();
+          close();
+        }
+      }}
+    >
+      <button
+        type="button"
+        ref={button}
+        aria-expanded={step !== ""}
+        title={`${verb} ${about}`}
+        onClick={() => (step ? close() : go("why"))}
+      >
+        {verb}…
+      </button>
       {step && (
-        <form class="pop" onSubmit={(e) => { e.preventDefault(); if (!busy) run(step === "why" ? check : give, step === "why" ? "sure" : "done"); }}>
-          <h3>{verb} <bdi>{about}</bdi></h3>
-          {step === "why" && <label>Why<input ref={field} required maxLength={400} value={reason} onInput={(e) => say(e.currentTarget.value)} /></label>}
-          {step === "sure" && <><p role="status">{effect}</p><p class="dim">Recorded as given by <bdi>{user}</bdi>: <bdi>{reason}</bdi></p></>}
+        <form
+          class="pop"
+          onSubmit={(e) => {
+            e.preventDefault();
+            if (!busy) run(step === "why" ? check : give, step === "why" ? "sure" : "done");
+          }}
+        >
+          <h3>
+            {verb} <bdi>{about}</bdi>
+          </h3>
+          {step === "why" && (
+            <label>
+              Why
+              <input ref={field} required maxLength={400} value={reason} onInput={(e) => say(e.currentTarget.value)} />
+            </label>
+          )}
+          {step === "sure" && (
+            <>
+              <p role="status">{effect}</p>
+              <p class="dim">
+                Recorded as given by <bdi>{user}</bdi>: <bdi>{reason}</bdi>
+              </p>
+            </>
+          )}
           {step === "done" && <p role="status">{effect}</p>}
-          {error && <p class="note bad" role="alert">{error}</p>}
+          {error && (
+            <p class="note bad" role="alert">
+              {error}
+            </p>
+          )}
           <span class="filters">
-            {step === "why" && <button type="submit" disabled={busy || !reason.trim()}>See what it does</button>}
-            {step === "sure" && <button type="submit" ref={sure} disabled={busy}>{verb} now</button>}
-            <button type="button" ref={end} class="quiet" onClick={close}>{step === "done" ? "Close" : "Cancel"}</button>
+            {step === "why" && (
+              <button type="submit" disabled={busy || !reason.trim()}>
+                See what it does
+              </button>
+            )}
+            {step === "sure" && (
+              <button type="submit" ref={sure} disabled={busy}>
+                {verb} now
+              </button>
+            )}
+            <button type="button" ref={end} class="quiet" onClick={close}>
+              {step === "done" ? "Close" : "Cancel"}
+            </button>
           </span>
         </form>
       )}

@@ -1,77 +1,162 @@
 // Fleet: what do we have?
 import type { CapacityType, MachineState } from "@bigfleet/api/v1alpha1/provider";
-import type { ClusterView } from "@bigfleet/api/v1alpha1/shardread";
 import { useEffect, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { MachineMap } from "../design/map";
-import { Aged, Ask, Bar, Choice, Empty, Mark, Name, Shown, Table, Text, Waiting } from "../design/parts";
+import { Aged, Ask, Bar, Choice, Empty, Mark, Name, Shown, Text, Waiting } from "../design/parts";
 import { Cell, Head, Rows } from "../design/rows";
 import { each, Missing, useFleet, useShards } from "../fleet";
-import { byState, capacityName, count, dollars, plainName, quote, since, stateName, stateNumber, stateTone, toneOf } from "../format";
+import { byState, capacityName, count, dollars, quote, since, stateName, stateNumber, stateTone, toneOf } from "../format";
 import { useAnswer, useNow } from "../live";
 import { asMachine, type MachineRow, owned, useMachines } from "../machines";
 import { link, open, opened, useQuery } from "../url";
 import { Capacity } from "./capacity";
+import { Clusters, Drains } from "./clusters";
 
-const tabs: [string, string][] = [["map", "Map"], ["machines", "Machines"], ["clusters", "Clusters"], ["capacity", "Capacity"], ["drains", "Drains"]];
+const tabs: [string, string][] = [
+  ["map", "Map"],
+  ["machines", "Machines"],
+  ["clusters", "Clusters"],
+  ["capacity", "Capacity"],
+  ["drains", "Drains"],
+];
 
 export function FleetPlace({ tab }: { tab: string }) {
   const [q] = useQuery();
   return (
     <div class="page" style={{ height: "100%" }}>
-      <div class="head"><h1>Fleet</h1></div>
-      <nav class="tabs" aria-label="Fleet">{tabs.map(([k, t]) => <Link key={k} href={link(`/fleet/${k}`)} aria-current={k === tab ? "page" : undefined}>{t}</Link>)}</nav>
-      {q.at && <p class="note info">Shards record what was done with machines, not lists of them: this page is of now. A machine's drawer and <Link href={link("/history")}>History</Link> show that moment.</p>}
-      {tab === "map" && <Machinery />}{tab === "machines" && <List />}{tab === "clusters" && <Clusters />}{tab === "capacity" && <Capacity />}{tab === "drains" && <Drains />}
+      <div class="head">
+        <h1>Fleet</h1>
+      </div>
+      <nav class="tabs" aria-label="Fleet">
+        {tabs.map(([k, t]) => (
+          <Link key={k} href={link(`/fleet/${k}`)} aria-current={k === tab ? "page" : undefined}>
+            {t}
+          </Link>
+        ))}
+      </nav>
+      {q.at && (
+        <p class="note info">
+          Shards record what was done with machines, not lists of them: this page is of now. A machine's drawer and{" "}
+          <Link href={link("/history")}>History</Link> show that moment.
+        </p>
+      )}
+      {tab === "map" && <Machinery />}
+      {tab === "machines" && <List />}
+      {tab === "clusters" && <Clusters />}
+      {tab === "capacity" && <Capacity />}
+      {tab === "drains" && <Drains />}
     </div>
   );
 }
 
 const mapMost = 20000;
+
 function Machinery() {
   const ids = useShards();
   const [large, setLarge] = useState(false); // a large map is read less often
   const [, go] = useLocation();
   const [q, change] = useQuery();
-  const answer = useAnswer(ids.length ? (s) => each(ids, async (id) => {
-    const rows: MachineRow[] = [];
-    let pageToken = "";
-    const states = [2, 3, 4, 5, 6, 7, 8] as MachineState[];
-    do {
-      const page = await shard.listMachines({ pageSize: 5000, pageToken, states }, at(id, s));
-      rows.push(...page.machines.filter(owned).map(asMachine));
-      pageToken = page.nextPageToken;
-    } while (pageToken && rows.length < mapMost / ids.length);
-    return { rows, more: !!pageToken };
-  }) : undefined, [ids.join()], large ? 30000 : 3000);
+  const answer = useAnswer(
+    ids.length
+      ? (s) =>
+          each(ids, async (id) => {
+            const rows: MachineRow[] = [];
+            let pageToken = "";
+            const states = [2, 3, 4, 5, 6, 7, 8] as MachineState[];
+            do {
+              const page = await shard.listMachines({ pageSize: 5000, pageToken, states }, at(id, s));
+              rows.push(...page.machines.filter(owned).map(asMachine));
+              pageToken = page.nextPageToken;
+            } while (pageToken && rows.length < mapMost / ids.length);
+            return { rows, more: !!pageToken };
+          })
+      : undefined,
+    [ids.join()],
+    large ? 30000 : 3000,
+  );
   useEffect(() => setLarge((answer.value?.got.reduce((n, [, x]) => n + x.rows.length, 0) ?? 0) > 2000), [answer.value]);
   const by = q.by ?? "zone";
   if (ids.length === 0) return <Waiting />;
   return (
-    <Shown of={answer} empty={(a) => a.got.every(([, x]) => x.rows.length === 0) && a.missing.length === 0 && <Empty>There is no machine yet: providers offer slots, and nothing was bought.</Empty>}>{(a) => {
-      const rows = a.got.flatMap(([, x]) => x.rows);
-      return (
-        <>
-          <div class="filters"><Choice label="Group by" value={by} options={[["zone", "provider and zone"], ["rack", "rack"], ["type", "type"], ["cluster", "cluster"], ["capacity", "capacity type"]]} onChange={(v) => change({ by: v === "zone" ? undefined : v })} /><span class="dim">{count(rows.length)} machines, area by cpu; slots that cost nothing are left out</span><Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_CONFIGURED", "MACHINE_STATE_IDLE"], pageSize: 100 }} cli="bigfleet get machines" prom='sum by (state) (bigfleet_shard_inventory_machines{state!="Speculative"})' /></div>
-          <Missing of={a.missing} />
-          {a.got.some(([, x]) => x.more) && <p class="note info">The map shows the first {count(rows.length)} machines. <Link href={link("/fleet/machines")}>The table</Link> has all.</p>}
-          <Legend rows={rows} />
-          <MachineMap rows={rows} by={by} onOpen={(r) => go(opened(open.machine(r.id, r.shard)))} />
-          <p class="dim">Machines are in <Link href={link("/fleet/machines")}>the table</Link> as text.</p>
-        </>
-      );
-    }}</Shown>
+    <Shown
+      of={answer}
+      empty={(a) =>
+        a.got.every(([, x]) => x.rows.length === 0) &&
+        a.missing.length === 0 && <Empty>There is no machine yet: providers offer slots, and nothing was bought.</Empty>
+      }
+    >
+      {(a) => {
+        const rows = a.got.flatMap(([, x]) => x.rows);
+        return (
+          <>
+            <div class="filters">
+              <Choice
+                label="Group by"
+                value={by}
+                options={[
+                  ["zone", "provider and zone"],
+                  ["rack", "rack"],
+                  ["type", "type"],
+                  ["cluster", "cluster"],
+                  ["capacity", "capacity type"],
+                ]}
+                onChange={(v) => change({ by: v === "zone" ? undefined : v })}
+              />
+              <span class="dim">{count(rows.length)} machines, area by cpu; slots that cost nothing are left out</span>
+              <Ask
+                rpc="ShardRead/ListMachines"
+                target={ids[0]}
+                body={{ states: ["MACHINE_STATE_CONFIGURED", "MACHINE_STATE_IDLE"], pageSize: 100 }}
+                cli="bigfleet get machines"
+                prom='sum by (state) (bigfleet_shard_inventory_machines{state!="Speculative"})'
+              />
+            </div>
+            <Missing of={a.missing} />
+            {a.got.some(([, x]) => x.more) && (
+              <p class="note info">
+                The map shows the first {count(rows.length)} machines. <Link href={link("/fleet/machines")}>The table</Link> has all.
+              </p>
+            )}
+            <Legend rows={rows} />
+            <MachineMap rows={rows} by={by} onOpen={(r) => go(opened(open.machine(r.id, r.shard)))} />
+            <p class="dim">
+              Machines are in <Link href={link("/fleet/machines")}>the table</Link> as text.
+            </p>
+          </>
+        );
+      }}
+    </Shown>
   );
 }
+
 function Legend({ rows }: { rows: MachineRow[] }) {
   const n: { [state: string]: number } = {};
   for (const r of rows) n[stateName(r.state)] = (n[stateName(r.state)] ?? 0) + 1;
-  return <Bar legend label="Machines" parts={byState(n).map(([k, size]) => ({ label: k, size, tone: stateTone[k] ?? "dim", href: link("/fleet/machines", { state: stateNumber(k.toUpperCase()) }) }))} />;
+  return (
+    <Bar
+      legend
+      label="Machines"
+      parts={byState(n).map(([k, size]) => ({
+        label: k,
+        size,
+        tone: stateTone[k] ?? "dim",
+        href: link("/fleet/machines", { state: stateNumber(k.toUpperCase()) }),
+      }))}
+    />
+  );
 }
 
-const states: [string, string][] = [["", "any"], ...[1, 2, 3, 4, 5, 6, 7, 8].map((s): [string, string] => [String(s), stateName(s as MachineState)])];
-const classes: [string, string][] = [["", "any"], ...[1, 2, 3, 4].map((s): [string, string] => [String(s), capacityName(s as CapacityType)])];
+const states: [string, string][] = [
+  ["", "any"],
+  ...[1, 2, 3, 4, 5, 6, 7, 8].map((s): [string, string] => [String(s), stateName(s as MachineState)]),
+];
+
+const classes: [string, string][] = [
+  ["", "any"],
+  ...[1, 2, 3, 4].map((s): [string, string] => [String(s), capacityName(s as CapacityType)]),
+];
 
 function List() {
   const [q, change] = useQuery();
@@ -79,79 +164,127 @@ function List() {
   const ids = useShards();
   const now = useNow(5000);
   const fleet = useFleet();
-  const filter = { states: q.state ? [Number(q.state) as MachineState] : [], clusterId: q.cluster ?? "", provider: q.provider ?? "", instanceType: q.type ?? "", zone: q.zone ?? "", capacityTypes: q.class ? [Number(q.class) as CapacityType] : [] };
+  const filter = {
+    states: q.state ? [Number(q.state) as MachineState] : [],
+    clusterId: q.cluster ?? "",
+    provider: q.provider ?? "",
+    instanceType: q.type ?? "",
+    zone: q.zone ?? "",
+    capacityTypes: q.class ? [Number(q.class) as CapacityType] : [],
+  };
   const list = useMachines(q.shard ? [q.shard] : ids, filter);
   const providers = [...new Set(fleet.value?.shards.flatMap((s) => s.providers.map((p) => p.name)) ?? [])];
   const total = Object.values(fleet.value?.machinesByState ?? {}).reduce((n, x) => n + Number(x), 0);
-  const words = [["cluster", q.cluster], ["provider", q.provider], ["type", q.type], ["zone", q.zone], ["state", q.state && stateName(Number(q.state) as MachineState)]].map(([k, v]) => (v ? ` --${k} ${quote(v)}` : "")).join("");
+  const buyable = Number(fleet.value?.machinesByState.MACHINE_STATE_SPECULATIVE ?? 0);
+  const all = `${count(Math.max(total, list.known))} machines${buyable ? `, ${count(buyable)} of them not bought yet (speculative)` : ""}`;
+  const words = [
+    ["cluster", q.cluster],
+    ["provider", q.provider],
+    ["type", q.type],
+    ["zone", q.zone],
+    ["state", q.state && stateName(Number(q.state) as MachineState)],
+  ]
+    .map(([k, v]) => (v ? ` --${k} ${quote(v)}` : ""))
+    .join("");
   const filtered = Object.values(filter).some((v) => v.length > 0) || !!q.shard;
   return (
     <>
       <div class="filters">
         <Choice label="State" value={q.state ?? ""} options={states} onChange={(v) => change({ state: v })} />
-        <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Text label="Type" value={q.type ?? ""} width={90} onChange={(v) => change({ type: v })} /><Text label="Zone" value={q.zone ?? ""} width={90} onChange={(v) => change({ zone: v })} />
+        <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} />
+        <Text label="Type" value={q.type ?? ""} width={90} onChange={(v) => change({ type: v })} />
+        <Text label="Zone" value={q.zone ?? ""} width={90} onChange={(v) => change({ zone: v })} />
         <Choice label="Class" value={q.class ?? ""} options={classes} onChange={(v) => change({ class: v })} />
-        <Choice label="Provider" value={q.provider ?? ""} options={[["", "any"], ...providers.map((p): [string, string] => [p, p])]} onChange={(v) => change({ provider: v })} />
-        <Choice label="Shard" value={q.shard ?? ""} options={[["", "all"], ...ids.map((s): [string, string] => [s, s])]} onChange={(v) => change({ shard: v })} />
-        <Ask rpc="ShardRead/ListMachines" target={q.shard || ids[0]} body={Object.fromEntries(Object.entries(filter).filter(([, v]) => v.length > 0))} cli={`bigfleet get machines${words}`} prom="sum by (state, capacity_type) (bigfleet_shard_inventory_machines)" />
+        <Choice
+          label="Provider"
+          value={q.provider ?? ""}
+          options={[["", "any"], ...providers.map((p): [string, string] => [p, p])]}
+          onChange={(v) => change({ provider: v })}
+        />
+        <Choice
+          label="Shard"
+          value={q.shard ?? ""}
+          options={[["", "all"], ...ids.map((s): [string, string] => [s, s])]}
+          onChange={(v) => change({ shard: v })}
+        />
+        <Ask
+          rpc="ShardRead/ListMachines"
+          target={q.shard || ids[0]}
+          body={Object.fromEntries(Object.entries(filter).filter(([, v]) => v.length > 0))}
+          cli={`bigfleet get machines${words}`}
+          prom="sum by (state, capacity_type) (bigfleet_shard_inventory_machines)"
+        />
       </div>
-      <p class="dim" role="status">{list.error ? <span class="short">{list.error}</span> : filtered ? (list.counted ? `${count(list.known)} match` : "Counting…") : `${count(Math.max(total, list.known))} machines and slots`}<Aged at={list.at} before=" · " /></p>
-      {list.counted && list.known === 0 && !list.loading ? <Empty>{filtered ? "No machine matches these filters." : "No provider has offered a machine yet."}</Empty> : (
-        <Rows key={JSON.stringify([filter, q.shard])} kind="machines" label="Machines" count={list.count} busy={list.loading} onRange={list.want} onOpen={(i) => { const r = list.row(i); if (r) go(opened(open.machine(r.id, r.shard))); }}
-          head={<><Head>Machine</Head><Head>State</Head><Head wide>Type</Head><Head wide>Zone</Head><Head>Cluster</Head><Head wide>Class</Head><Head num wide>$/h</Head><Head wide>Node</Head></>}
-          row={(i) => <MachineCells r={list.row(i)} now={now} />} />
+      <p class="dim" role="status">
+        {list.error ? <span class="short">{list.error}</span> : filtered ? list.counted ? `${count(list.known)} match` : "Counting…" : all}
+        <Aged at={list.at} before=" · " />
+      </p>
+      {list.counted && list.known === 0 && !list.loading ? (
+        <Empty>{filtered ? "No machine matches these filters." : "No provider has offered a machine yet."}</Empty>
+      ) : (
+        <Rows
+          key={JSON.stringify([filter, q.shard])}
+          kind="machines"
+          label="Machines"
+          count={list.count}
+          busy={list.loading}
+          onRange={list.want}
+          onOpen={(i) => {
+            const r = list.row(i);
+            if (r) go(opened(open.machine(r.id, r.shard)));
+          }}
+          head={
+            <>
+              <Head>Machine</Head>
+              <Head>State</Head>
+              <Head wide>Type</Head>
+              <Head wide>Zone</Head>
+              <Head>Cluster</Head>
+              <Head wide>Class</Head>
+              <Head num wide>
+                $/h
+              </Head>
+              <Head wide>Node</Head>
+            </>
+          }
+          row={(i) => <MachineCells r={list.row(i)} now={now} />}
+        />
       )}
     </>
   );
 }
-function MachineCells({ r, now }: { r: MachineRow | undefined; now: number }) {
-  if (!r) return <Cell><span class="dim">…</span></Cell>;
-  return <><Cell><a href={opened(open.machine(r.id, r.shard))} onClick={(e) => e.preventDefault()}><Name>{r.id}</Name></a></Cell><Cell><span title={`for ${since(BigInt(r.since) * 1_000_000n, now)}`}><Mark word={stateName(r.state)} tone={toneOf(r.state)} /></span></Cell><Cell wide>{r.type}</Cell><Cell wide>{r.zone}</Cell><Cell><Name>{r.cluster}</Name></Cell><Cell wide>{capacityName(r.capacity)}</Cell><Cell num wide>{dollars(r.price)}</Cell><Cell wide><Name>{r.node}</Name></Cell></>;
-}
 
-function Clusters() {
-  const ids = useShards();
-  const [q, change] = useQuery();
-  const answer = useAnswer(ids.length ? (s) => each(ids, async (id) => {
-    const out: ClusterView[] = [];
-    let pageToken = "";
-    do {
-      const page = await shard.listClusters({ pageSize: 1000, pageToken }, at(id, s));
-      out.push(...page.clusters);
-      pageToken = page.nextPageToken;
-    } while (pageToken && out.length < 10000);
-    return out;
-  }) : undefined, [ids.join()], 3000);
-  if (ids.length === 0) return <Waiting />;
+function MachineCells({ r, now }: { r: MachineRow | undefined; now: number }) {
+  if (!r)
+    return (
+      <Cell>
+        <span class="dim">…</span>
+      </Cell>
+    );
   return (
     <>
-      <div class="filters"><Text label="Name has" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Ask rpc="ShardRead/ListClusters" target={ids[0]} cli="bigfleet get clusters" prom="sum(bigfleet_shard_active_sessions)" /></div>
-      <Shown of={answer} empty={(a) => a.got.every(([, x]) => x.length === 0) && a.missing.length === 0 && <Empty>No cluster is connected. The operator of a cluster dials its shard; <code>bigfleet doctor cluster</code> says what is missing.</Empty>}>{(a) => {
-        const rows = a.got.flatMap(([id, cs]) => cs.map((c) => ({ id, c }))).filter(({ c }) => !q.cluster || c.clusterId.includes(q.cluster)).slice(0, 1000);
-        return <><Missing of={a.missing} /><Table label="Clusters" rows={rows} id={(r) => `${r.id} ${r.c.clusterId}`} columns={[
-          { head: "Cluster", cell: ({ id, c }) => <Link href={opened(open.cluster(id, c.clusterId))}><Name>{c.clusterId}</Name></Link> },
-          { head: "Session", cell: ({ c }) => (c.connected ? <Mark shape="●" word={`connected ${since(c.connectedSinceUnixNanos)}`} tone="met" /> : <Mark shape="▲" word={c.retired ? "retired" : c.silent ? "silent" : "not connected"} tone={c.retired ? "idle" : "short"} />) },
-          { head: "Report", num: true, cell: ({ c }) => `${since(c.lastRollupAtUnixNanos)} ago` },
-          { head: "Needs", num: true, cell: ({ c }) => <Link href={link("/demand", { cluster: c.clusterId })}>{count(c.needs)}</Link> },
-          { head: "Waiting", num: true, cell: ({ c }) => <span class={c.unsatisfiedNeeds ? "short" : "dim"}>{count(c.unsatisfiedNeeds)}</span> },
-          { head: "Machines", cell: ({ c }) => <Bar thin label={c.clusterId} parts={byState(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /> },
-          { head: "", num: true, cell: ({ c }) => count(Object.values(c.machinesByState).reduce((n, x) => n + x, 0)) },
-          { head: "$/h", num: true, cell: ({ c }) => dollars(c.costPerHour) },
-          { head: "Shard", cell: ({ id }) => <Link href={opened(open.shard(id))}>{id}</Link> },
-        ]} /></>;
-      }}</Shown>
+      <Cell>
+        <a href={opened(open.machine(r.id, r.shard))} onClick={(e) => e.preventDefault()}>
+          <Name>{r.id}</Name>
+        </a>
+      </Cell>
+      <Cell>
+        <span title={`for ${since(BigInt(r.since) * 1_000_000n, now)}`}>
+          <Mark word={stateName(r.state)} tone={toneOf(r.state)} />
+        </span>
+      </Cell>
+      <Cell wide>{r.type}</Cell>
+      <Cell wide>{r.zone}</Cell>
+      <Cell>
+        <Name>{r.cluster}</Name>
+      </Cell>
+      <Cell wide>{capacityName(r.capacity)}</Cell>
+      <Cell num wide>
+        {dollars(r.price)}
+      </Cell>
+      <Cell wide>
+        <Name>{r.node}</Name>
+      </Cell>
     </>
   );
-}
-
-function Drains() {
-  const fleet = useFleet();
-  const now = useNow();
-  const rows = (fleet.value?.shards ?? []).flatMap((s) => s.drains.map((d) => ({ s: s.shardId, d })));
-  if (!fleet.value) return <Waiting />;
-  const ask = <p class="filters"><Ask rpc="ShardRead/GetStatus" target={fleet.value.shards[0]?.shardId} cli="bigfleet get drains" prom='sum(bigfleet_shard_inventory_machines{state="Draining"})' /></p>;
-  if (rows.length === 0) return <>{ask}<Empty>No node is being drained.</Empty></>;
-  return <>{ask}<Table label="Drains" rows={rows} id={(r) => `${r.s} ${r.d.machineId}`} columns={[
-    { head: "Machine", cell: (r) => <Link href={opened(open.machine(r.d.machineId, r.s))}><Name>{r.d.machineId}</Name></Link> }, { head: "Cluster", cell: (r) => <Link href={opened(open.cluster(r.s, r.d.clusterId))}><Name>{r.d.clusterId}</Name></Link> },
-    { head: "Since", num: true, cell: (r) => since(r.d.startedAtUnixNanos, now) }, { head: "Grace ends in", num: true, cell: (r) => (r.d.deadlineUnixNanos ? since(BigInt(now) * 1_000_000n, Number(r.d.deadlineUnixNanos / 1_000_000n)) : "–") }, { head: "Pods left", num: true, cell: (r) => count(r.d.podsLeft) }, { head: "Budgets that refuse", cell: (r) => r.d.blockingBudgets.join(", ") || <span class="dim">none</span> }]} /></>;
 }
