@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -259,6 +260,57 @@ func labelOfTheNode(t *testing.T, s *story) {
 	s.must(s.Client().CoreV1().Pods("default").Delete(t.Context(), "plain", metav1.DeleteOptions{}))
 	time.Sleep(8 * time.Second) // several release delays
 	s.kept(node)
+}
+
+// OP-5.26, ENG-11.16: the kubelets of the type take five Pods, and their offering does not say so: three machines run 12 Pods that one
+// would hold by their size, and no more are bought, though the Pods that found no place were reported as well.
+func limitOfPods(t *testing.T, s *story) {
+	s.limitPods("5")
+	tpl := s.template("web", "300m")
+	tpl.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")
+	names := make([]string, 12)
+	for i := range names {
+		names[i] = fmt.Sprintf("limit-%d", i)
+		s.create(names[i], tpl)
+	}
+	s.run(names...)
+	time.Sleep(4 * time.Second) // what is bought too much comes with the last of them or soon after
+	s.mu.Lock()
+	bought := len(s.nodes)
+	s.mu.Unlock()
+	if bought != 3 {
+		t.Errorf("%d machines were bought for 12 Pods, 5 a machine: %s", bought, s.account())
+	}
+}
+
+// limitPods makes every Node of the type that registers from now on report a limit of Pods, whatever its provider says.
+func (s *story) limitPods(most string) {
+	s.Helper()
+	rules := admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
+	}}}, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelInstanceTypeStable: typeOf(s.name)}}}
+	api := s.Client().AdmissionregistrationV1()
+	_, err := api.MutatingAdmissionPolicies().Create(s.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &rules, FailurePolicy: new(admissionregistrationv1.Fail), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{
+				Expression: `[JSONPatch{op: "add", path: "/status/allocatable/pods", value: "` + most + `"}]`}}},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	_, err = api.MutatingAdmissionPolicyBindings().Create(s.Context(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: s.name},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.until("Nodes have the limit", func() bool { // the API server takes a policy up after a while
+		n, err := s.Client().CoreV1().Nodes().Create(s.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{corev1.LabelInstanceTypeStable: typeOf(s.name)}},
+			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && n.Status.Allocatable.Pods().String() == most
+	})
 }
 
 // OP-15.29: a Pod without its claim buys nothing and is told why. Once the claim is bound to a volume of a zone, its machine is in that

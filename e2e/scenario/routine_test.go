@@ -27,7 +27,7 @@ func TestRoutine(t *testing.T) {
 	t.Parallel()
 	stories := map[string]func(*testing.T, *story){
 		"rollout": rollout, "jobs": jobsEnd, "cordon": cordon, "budget": budgetBlocks, "lost": nodeLost,
-		"labels": labelOfTheNode, "volume": volumeElsewhere, "zones": overZones,
+		"labels": labelOfTheNode, "volume": volumeElsewhere, "zones": overZones, "limit": limitOfPods,
 	}
 	var offerings strings.Builder
 	offerings.WriteString("offerings:\n")

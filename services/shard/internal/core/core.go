@@ -259,8 +259,8 @@ func (c *Core) wire() {
 	}
 	c.outages = outages{shared: s, pub: &c.pub}
 	c.rollups = rollups{
-		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, coord: &c.coord, draining: &c.draining, machines: &c.machines,
-		pub: &c.pub, reconciler: &c.reconciler,
+		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
+		machines: &c.machines, pub: &c.pub, reconciler: &c.reconciler,
 	}
 	c.sessions = sessions{
 		shared: s, admin: &c.admin, bootstraps: &c.bootstraps, commands: &c.commands, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,

@@ -32,6 +32,7 @@ type rollups struct {
 	bootstraps *bootstraps
 	coord      *coordinatorState
 	draining   *draining
+	ledger     *needLedger
 	machines   *machines
 	pub        *publisher
 	reconciler *reconciler

@@ -30,6 +30,19 @@ func (c *needLedger) publishHeadroom(name string) bool {
 	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return c.sharing.Headroom(name, n.RowKey()) })
 }
 
+// learn takes what a cluster has learnt of its Nodes, and reports whether that is new.
+func (c *needLedger) learn(name string, rooms []demand.Room) bool {
+	var last *engine.Block
+	if r := c.cycle.result; r != nil {
+		last, _ = r.Block(name)
+	}
+	learnt, changed := c.sharing.Learn(c.world, last, func() bool { return c.world.Demand.SetRooms(name, rooms) })
+	if changed {
+		c.publishHeadroom(name)
+	}
+	return learnt
+}
+
 // plan feeds the ledgers from a new plan (SHARD-6.7).
 func (c *needLedger) plan(r *engine.Result) {
 	before := c.parking.Entries()

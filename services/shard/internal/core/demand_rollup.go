@@ -133,7 +133,7 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	c.clearHeld(cl)
 	first := !cl.Known
 	did := c.world.Demand.Commit(cl.Name, rows, e.Overhead, c.now)
-	if c.world.Demand.SetRooms(cl.Name, e.Rooms) {
+	if c.ledger.learn(cl.Name, e.Rooms) {
 		did.Changed = true
 	}
 	if did.Merged > 0 {
