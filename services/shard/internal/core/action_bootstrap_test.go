@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,5 +183,75 @@ func TestStrayAnswersAreDropped(t *testing.T) {
 	w.step(BootstrapAnswered{Request: "0123456789abcdef", Cluster: "red", Session: w.session, Digest: "d"})
 	if w.count(MetricStrayAnswers, "bootstrap") != 1 {
 		t.Error("not counted")
+	}
+}
+
+// timed notes when commands are sent.
+func (w *world) timed() map[RPC][]int64 {
+	at := map[RPC][]int64{}
+	w.watch = func(effects []Effect) {
+		for _, x := range effects {
+			if x, is := x.(Command); is {
+				at[x.RPC] = append(at[x.RPC], w.mono)
+			}
+		}
+	}
+	return at
+}
+
+// SHARD-14.9: a machine that could not be configured is not bought again before it may be configured again: what is bought is configured
+// at once, however often it failed before.
+func TestNothingIsBoughtToWait(t *testing.T) {
+	w := newWorld(t, nil, slot("m1"))
+	w.reply = func(x Command) (Code, bool) {
+		if x.RPC == RPCConfigure {
+			return CodeInvalidArgument, false
+		}
+		return CodeOK, true
+	}
+	at := w.timed()
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(6 * Hour)
+	if n := len(at[RPCConfigure]); n < 5 || len(at[RPCDelete]) < 2 {
+		t.Fatalf("%d Configures and %d Deletes in six hours", n, len(at[RPCDelete]))
+	}
+	for _, bought := range at[RPCCreate] {
+		if !slices.ContainsFunc(at[RPCConfigure], func(x int64) bool { return x >= bought && x < bought+30*Second }) {
+			t.Errorf("bought at %d s and configured later; Creates %v, Configures %v", bought/Second, at[RPCCreate], at[RPCConfigure])
+		}
+	}
+}
+
+// SHARD-16.10: for a template that fails one machine at a time is bought, to try it. Once it is rendered, the others follow.
+func TestOneMachineIsBoughtToTryATemplate(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(6)...)
+	w.dwell = 5 * Second
+	failing := true
+	w.blob = func(PullBootstrap) *BootstrapAnswered {
+		if failing {
+			return &BootstrapAnswered{Error: "template: no such key"}
+		}
+		return &BootstrapAnswered{Digest: "d", Length: 1}
+	}
+	at := w.timed()
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 24))
+	w.run(3 * Hour)
+	creates := at[RPCCreate]
+	if len(creates) < 8 {
+		t.Fatalf("%d Creates in three hours, of which six came before the first failure", len(creates))
+	}
+	for i := range creates[7:] {
+		if gap := creates[7+i] - creates[6+i]; gap < Minute {
+			t.Errorf("two machines are bought within %d s for a template that fails", gap/Second)
+		}
+	}
+	failing = false
+	w.run(15 * Minute)
+	if n := w.state(inventory.Configured); n != 6 {
+		t.Errorf("%d of 6 machines serve once the template works", n)
 	}
 }

@@ -49,9 +49,7 @@ func (c *dispatcher) startNext(k Kind, at *int, pass *dispatchPass) bool {
 		case notBlocked:
 			c.spell(d)
 			c.startDecision(d)
-			if k == KindBootstrap && pass.busy != nil {
-				pass.busy[d.view.Cluster]++
-			}
+			pass.began(k, d.view.Cluster, d.view.Row.Fingerprint)
 			d.machine = "" // started
 			*at++
 			return true
@@ -127,6 +125,9 @@ func (c *dispatcher) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 			pass.wake(until)
 			return blockedBackoff
 		}
+	}
+	if k == KindProvision && cl.suspects(need.Form.Fingerprint) && c.tries(pass, name, need.Form.Fingerprint) {
+		return blockedBackoff
 	}
 	if until := c.guards.backoffUntil(d.machine, firstRPC(k)); until > c.now {
 		pass.wake(until)

@@ -193,12 +193,17 @@ func (c *guards) mayBuy(i inventory.Index, pass *dispatchPass) blockedReason {
 	return notBlocked
 }
 
-// backoffUntil is the time before which a command is not tried on a machine.
+// backoffUntil is the time before which a command is not tried on a machine. One that could not be configured is not bought again before
+// it may be configured again: it would be paid for only to wait (SHARD-14.9).
 func (c *guards) backoffUntil(machine string, rpc RPC) int64 {
-	if b := c.backoffs[machine]; b != nil {
-		return b[rpc].Until
+	b := c.backoffs[machine]
+	switch {
+	case b == nil:
+		return 0
+	case rpc == RPCCreate:
+		return max(b[RPCCreate].Until, b[RPCConfigure].Until)
 	}
-	return 0
+	return b[rpc].Until
 }
 
 func (c *guards) forgetMachine(id string) {
@@ -235,18 +240,12 @@ func (c *guards) backoffCleared(o *operation) {
 
 // mark withholds a machine from acquisition while the command that would acquire it is in backoff.
 func (c *guards) mark(i inventory.Index) {
-	inv := c.world.Inventory
-	b := c.backoffs[inv.ID(i)]
-	until := int64(0)
-	if b != nil {
-		switch s := inv.State(i); s {
-		case inventory.Speculative, inventory.Creating:
-			until = b[RPCCreate].Until
-		case inventory.Idle, inventory.Configuring:
-			until = b[RPCConfigure].Until
-		case inventory.Failed:
-			until = max(b[RPCCreate].Until, b[RPCConfigure].Until)
-		}
+	inv, until := c.world.Inventory, int64(0)
+	switch inv.State(i) {
+	case inventory.Speculative, inventory.Creating, inventory.Failed:
+		until = c.backoffUntil(inv.ID(i), RPCCreate)
+	case inventory.Idle, inventory.Configuring:
+		until = c.backoffUntil(inv.ID(i), RPCConfigure)
 	}
 	if until > c.now {
 		inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldBackoff, Until: until})

@@ -36,6 +36,29 @@ func (c *dispatcher) clustersBusy() map[string]int64 {
 	return busy
 }
 
+// tries reports whether a machine is being bought or configured for a need now.
+func (c *dispatcher) tries(pass *dispatchPass, cluster, fingerprint string) bool {
+	if pass.trying == nil {
+		pass.trying = map[[2]string]bool{}
+		for _, o := range c.ops.list {
+			if !o.Deleted && (o.Kind == KindBootstrap || o.Kind == KindProvision) {
+				pass.trying[[2]string{o.Cluster, o.Need.Fingerprint}] = true
+			}
+		}
+	}
+	return pass.trying[[2]string{cluster, fingerprint}]
+}
+
+// began counts what the pass has started.
+func (p *dispatchPass) began(k Kind, cluster, fingerprint string) {
+	if k == KindBootstrap && p.busy != nil {
+		p.busy[cluster]++
+	}
+	if (k == KindBootstrap || k == KindProvision) && p.trying != nil {
+		p.trying[[2]string{cluster, fingerprint}] = true
+	}
+}
+
 func (c *dispatcher) clusterLimit(cl *cluster) int64 {
 	if cl.OneProbe {
 		return 1

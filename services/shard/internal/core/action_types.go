@@ -53,7 +53,8 @@ func (h blockedReason) String() string {
 
 // dispatchPass remembers, within one pass, what was counted.
 type dispatchPass struct {
-	busy   map[string]int64 // pulls and Configures by cluster; counted when first asked for
+	busy   map[string]int64   // pulls and Configures by cluster; counted when first asked for
+	trying map[[2]string]bool // clusters and fingerprints that a machine is bought or configured for; listed when first asked for
 	capped int64
 	wakeAt int64
 }

@@ -71,7 +71,7 @@ func TestLimitOfANodeAndUnplacedPodsAreOneLack(t *testing.T) {
 	for name, order := range map[string][]string{
 		"the report first":         {"report", "limit"},
 		"the limit first":          {"limit", "report"},
-		"nobody reports":           {"limit"},
+		"no report":                {"limit"},
 		"a report that is renewed": {"report", "report", "limit", "report"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,6 +112,13 @@ func (cl *cluster) templateUntil(fingerprint string) (until int64) {
 	return until
 }
 
+// suspects reports whether the boot data of a row failed last, and no machine or answer has shown since that it works (SHARD-16.10).
+func (cl *cluster) suspects(fingerprint string) bool {
+	_, rendered := cl.blobText[fingerprint]
+	_, configured := cl.failed[fingerprint]
+	return rendered || configured
+}
+
 // node is what a cluster reports of one machine's node.
 type node struct {
 	name     string

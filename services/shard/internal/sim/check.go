@@ -142,7 +142,11 @@ func (c *checker) before(p *process, e core.Event) {
 	c.hasRoll, c.vanished, c.pub, c.guarded = false, 0, nil, c.guarded[:0]
 	c.followOrders(p, e)
 	c.follow(p, e)
-	c.budgets.follow(e)
+	of := core.Kind(0)
+	if e, is := e.(core.CommandDone); is {
+		of = c.ops[e.Op].Kind
+	}
+	c.budgets.follow(e, of)
 	switch e := e.(type) {
 	case core.RollupArrived:
 		c.pending, c.hasRoll = e, true
@@ -325,4 +329,5 @@ func (c *checker) checkPull(p *process, x core.PullBootstrap) {
 		w.broken("cluster-limit", "SHARD-33.5.10", x.Machine.ID, x.Cluster, "%d pulls wait for %s, at most %d", n, x.Cluster, c.s.config.ExecutePerCluster)
 	}
 	c.pulls[x.Request] = x.Cluster
+	c.budgets.pulled[x.Request] = [2]string{x.Cluster, c.ops[c.ofM[x.Machine.ID]].Fingerprint}
 }

@@ -13,7 +13,10 @@ import (
 // budgets is what the present process may try again, and when.
 type budgets struct {
 	machines map[tried]failures     // by machine and command
+	boots    map[string]failures    // Configures, by machine, until one is taken: other commands do not end the row
 	blobs    map[[2]string]failures // by cluster and row
+	suspects map[[2]string]bool     // rows whose template failed and has not worked since
+	pulled   map[string][2]string   // row that boot data was requested for, by request
 	retry    bool                   // the refusal of this step said that a second try may work
 	answered string                 // the operation whose command was answered in this step
 }
@@ -32,7 +35,8 @@ type failures struct {
 }
 
 func newBudgets() budgets {
-	return budgets{machines: map[tried]failures{}, blobs: map[[2]string]failures{}}
+	return budgets{machines: map[tried]failures{}, boots: map[string]failures{}, blobs: map[[2]string]failures{}, suspects: map[[2]string]bool{},
+		pulled: map[string][2]string{}}
 }
 
 // over reports whether the pause behind the last failure is over. It doubles with each failure, and jitter takes at most a fifth.
@@ -61,29 +65,43 @@ func rpcOf(k core.Kind) core.RPC {
 }
 
 // follow notes what ends a row of failures: a command or a Get that went well, and people who say so.
-func (b *budgets) follow(e core.Event) {
+func (b *budgets) follow(e core.Event, of core.Kind) {
 	b.retry, b.answered = false, ""
 	switch e := e.(type) {
 	case core.CommandDone:
 		b.answered = e.Op
 		if e.Code == core.CodeOK {
 			b.forget(e.Machine)
+			if of == core.KindBootstrap {
+				delete(b.boots, e.Machine)
+			}
 		}
 	case core.GetDone:
 		if e.Row != nil {
 			b.forget(e.Machine)
+			if s := e.Row.Machine.State; s == inventory.Configuring || s == inventory.Configured {
+				delete(b.boots, e.Machine)
+			}
 		}
 	case core.SessionOpened:
 		maps.DeleteFunc(b.blobs, func(row [2]string, _ failures) bool { return row[0] == e.Cluster })
+		maps.DeleteFunc(b.suspects, func(row [2]string, _ bool) bool { return row[0] == e.Cluster })
 	case core.BootstrapAnswered:
 		b.retry = e.Retryable
+		if e.Error == "" && !e.Undeliverable {
+			delete(b.suspects, b.pulled[e.Request])
+		}
+		delete(b.pulled, e.Request)
 	case core.AdminAsked:
 		switch e.Command {
 		case core.AdminRetry:
 			b.forget(e.Machine)
+			delete(b.boots, e.Machine)
 		case core.AdminClearBackoff:
 			clear(b.machines)
+			clear(b.boots)
 			clear(b.blobs)
+			clear(b.suspects)
 		}
 	}
 }
@@ -94,9 +112,22 @@ func (b *budgets) forget(machine string) {
 	}
 }
 
-// paused: a command that failed at a machine, and a template that failed for a row, are tried again after a pause and not before.
+// paused: a command that failed at a machine, and a template that failed for a row, are tried again after a pause and not before. Nothing is
+// bought to wait for the end of a pause, and while it is open whether a template works, one machine at a time is bought for it.
 func (c *checker) paused(r core.Record) {
 	now := c.w.now
+	if r.Kind == core.KindProvision {
+		if f := c.budgets.boots[r.Machine]; !f.over(now) {
+			c.w.broken("rebought-at-once", "SHARD-33.5.18", r.Machine, r.Cluster, "%s is bought %s after it was not configured, %d times in a row", r.Machine, clock(now-f.at), f.n)
+		}
+		row := [2]string{r.Cluster, r.Fingerprint}
+		for _, o := range c.ops {
+			if c.budgets.suspects[row] && (o.Kind == core.KindProvision || o.Kind == core.KindBootstrap) && [2]string{o.Cluster, o.Fingerprint} == row {
+				c.w.broken("bought-on-suspicion", "SHARD-33.5.18", r.Machine, r.Cluster, "%s is bought while it is open whether the template works with another machine", r.Machine)
+				break
+			}
+		}
+	}
 	if f := c.budgets.machines[tried{r.Machine, rpcOf(r.Kind)}]; !f.over(now) {
 		c.w.broken("retried-at-once", "SHARD-33.5.15", r.Machine, r.Cluster, "%s of %s starts %s after failure %d in a row", r.Kind, r.Machine, clock(now-f.at), f.n)
 	}
@@ -117,7 +148,12 @@ func (c *checker) failed(r core.Record) {
 		b.machines[at] = b.machines[at].more(now, second, minute)
 	case core.OutcomeRefused.String(), core.OutcomeFailed.String():
 		b.machines[at] = b.machines[at].more(now, 30*second, hour)
+		if r.Kind == core.KindBootstrap {
+			b.boots[r.Machine] = b.boots[r.Machine].more(now, 30*second, hour)
+			b.suspects[row] = b.suspects[row] || r.Outcome == core.OutcomeRefused.String()
+		}
 	case core.OutcomeBlobError.String():
+		b.suspects[row] = true
 		first, most := 10*second, 10*minute
 		if b.retry {
 			first, most = second, 30*second
@@ -127,6 +163,8 @@ func (c *checker) failed(r core.Record) {
 		b.forget(r.Machine)
 		if r.Kind == core.KindBootstrap {
 			delete(b.blobs, row)
+			delete(b.boots, r.Machine)
+			delete(b.suspects, row)
 		}
 	}
 	if r.Kind == core.KindReclaim || r.Kind == core.KindPreempt {

@@ -40,6 +40,7 @@ func (c *checker) record(p *process, r core.Record) {
 		delete(c.intent, r.Machine)
 		delete(c.chosen, r.Machine)
 		c.budgets.forget(r.Machine)
+		delete(c.budgets.boots, r.Machine)
 		c.forgetUnjoined(r.Machine)
 		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
 			c.vanished++
