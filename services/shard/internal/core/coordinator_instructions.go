@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 )
@@ -19,7 +20,7 @@ func (c *coordinatorState) reply(x Instruction, o InstructionOutcome, reason str
 		a.Store = append(a.Store, Persist{Bucket: BucketControl, Key: "done", Value: codec.Marshal(DoneSet{c.ctl.Done})})
 	}
 	c.sample(MetricInstructions, o.String(), 1)
-	c.record(Record{Type: RecordInstruction, Outcome: o.String(), Detail: clipText(fmt.Sprintf("%s: %s %s", x.ID, x.kind(), reason))})
+	c.record(Record{Type: RecordInstruction, Outcome: o.String(), Detail: clipText(x.sentence(o, reason))})
 	c.emit(a)
 }
 
@@ -68,24 +69,32 @@ func (o InstructionOutcome) String() string {
 	return [...]string{"none", "accepted", "rejected_stale", "rejected_invalid", "failed"}[o]
 }
 
+// sentence says what the coordinator wanted, and what the answer was.
+func (x *Instruction) sentence(o InstructionOutcome, reason string) string {
+	if reason != "" {
+		reason = ", " + reason
+	}
+	return fmt.Sprintf("The coordinator asked this shard to %s: %s%s (%s).", x.kind(), strings.ReplaceAll(o.String(), "_", " "), reason, x.ID)
+}
+
 func (x *Instruction) kind() string {
 	switch {
 	case x.SetView != nil:
-		return "set_view"
+		return "own what the coordinator states"
 	case x.Assign != nil:
-		return "assign_domain"
+		return "own a domain"
 	case x.Unassign != nil:
-		return "unassign_domain"
+		return "give up a domain"
 	case x.ReleaseCluster != "":
-		return "release_cluster"
+		return "let a cluster go to another shard"
 	case x.Reserve != nil:
-		return "reserve_machines"
+		return "reserve machines for another shard"
 	case x.Transfer != nil:
-		return "transfer"
+		return "hand machines over"
 	case x.CancelMove != "":
-		return "cancel_move"
+		return "cancel a move"
 	}
-	return "unknown"
+	return "do what it does not know"
 }
 
 // How long a view may wait for operations on machines that it takes away (COORD-9.9f), and a transfer for its Gets.

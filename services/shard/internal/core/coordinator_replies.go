@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
@@ -100,6 +101,26 @@ func newer(a, b *View) bool {
 	return b == nil || cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index)) > 0
 }
 
+// sentence says what a view lets this shard own.
+func (v *View) sentence() string {
+	owned := "This shard owns "
+	switch {
+	case v.OnlyShard:
+		owned += "all machines of its provider"
+	case v.DefaultOwner && len(v.Owned) == 0:
+		owned += "the machines that no other shard owns"
+	default:
+		owned += strconv.Itoa(len(v.Owned)) + " domain"
+		if len(v.Owned) != 1 {
+			owned += "s"
+		}
+		if v.DefaultOwner {
+			owned += ", and the machines that no other shard owns"
+		}
+	}
+	return fmt.Sprintf("%s now (view %d/%d).", owned, v.Term, v.Index)
+}
+
 // setView obeys a newer view. The answer waits until no operation of ours is open on a machine that it takes away.
 func (c *coordinatorState) setView(x Instruction) {
 	if !newer(x.SetView, c.ctl.View) {
@@ -112,8 +133,7 @@ func (c *coordinatorState) setView(x Instruction) {
 	c.ownership.keepReturned(&v)
 	c.ownership.keepHome(&v)
 	c.ctl.View = &v
-	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
-		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
+	c.record(Record{Type: RecordOwnership, Detail: v.sentence()})
 	c.emit(c.keepView())
 	c.ownership.reownAll()
 	c.ownership.endExceptions()

@@ -185,7 +185,7 @@ func (c *Core) start(s Started) {
 		c.clusters.ensure(name).Retired = true
 		c.rollups.openGate(c.clusters.get(name), "retired")
 	}
-	c.record(Record{Type: RecordProcess, Detail: fmt.Sprintf("started, epoch %d, version %s", c.epoch, c.cfg.Version)})
+	c.record(Record{Type: RecordProcess, Detail: fmt.Sprintf("The shard has started: epoch %d, version %s.", c.epoch, c.cfg.Version)})
 	for _, p := range c.providers {
 		c.reconciler.requestList(p, true)
 	}
@@ -198,7 +198,7 @@ func (c *Core) stop() {
 		return
 	}
 	c.stopping = true
-	c.record(Record{Type: RecordProcess, Detail: "stopping"})
+	c.record(Record{Type: RecordProcess, Detail: "The shard is stopping."})
 	for _, o := range c.ops.ordered() {
 		if o.Phase == phasePulling || o.Phase == phaseReady {
 			c.commands.rollBack(o, OutcomeCancelled, "the shard is stopping")

@@ -40,7 +40,7 @@ func (c *sessions) forgetCluster(t timer) {
 		c.left(cl)
 		return
 	}
-	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: "forgotten: no session and no machine for an hour"})
+	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: "The cluster is forgotten: it had no session and no machine for an hour."})
 	delete(c.coord.home, cl.Name)
 	c.ledger.sharing.Forget(cl.Name)
 	c.emit(Persist{Bucket: BucketRoom, Key: cl.Name})

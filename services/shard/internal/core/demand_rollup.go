@@ -147,7 +147,7 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	c.sample(MetricRollups, DispositionAccepted.String(), 1)
 	if did.Changed || first {
 		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.Name,
-			Detail: fmt.Sprintf("rows: %d, new: %d, gone: %d", len(e.Rows), did.Added, did.Removed)})
+			Detail: fmt.Sprintf("A roll-up with %d rows: %d new, %d gone.", len(e.Rows), did.Added, did.Removed)})
 	}
 	if did.Changed {
 		if e.Received == 0 || e.Received > c.now {

@@ -353,7 +353,7 @@ func (c *reconciler) removeIfUnbound(p *provider, i inventory.Index) {
 		c.want(p.Name, inv.ID(i), getForAbsent)
 		return
 	}
-	c.commands.vanish(i, "missing from a full List")
+	c.commands.vanish(i, "Its provider does not list it any more.")
 }
 
 // removalReported takes a tombstone of an incremental List.

@@ -165,7 +165,7 @@ func (b *breaker) done(c *shared, p *provider, hurt bool) {
 	b.Probing = false
 	if !hurt {
 		if b.Open {
-			c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: "breaker closed"})
+			c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: "Its breaker is closed again: the provider answers."})
 			c.cycle.Redispatch = true
 		}
 		*b = breaker{}
@@ -181,7 +181,7 @@ func (b *breaker) done(c *shared, p *provider, hurt bool) {
 		b.Window = nil
 		c.timers.add(b.Until, timerDispatch, "")
 		c.record(Record{Type: RecordBackoffChanged, Provider: p.Name,
-			Detail: fmt.Sprintf("breaker open for %d s", (b.Until-c.now)/Second)})
+			Detail: fmt.Sprintf("Its breaker is open: no command is sent to it for %d s.", (b.Until-c.now)/Second)})
 	}
 }
 

@@ -279,12 +279,20 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepSlot:
 		return r, "available to buy; it costs nothing"
 	case engine.KeepFailed:
-		return r, "failed: " + m.Machine.LastError
+		return r, failed(m)
 	}
 	if m.Machine.State == inventory.Failed {
-		return pb.KeepReason_KEEP_REASON_FAILED, "failed: " + m.Machine.LastError
+		return pb.KeepReason_KEEP_REASON_FAILED, failed(m)
 	}
 	return r, "it has not been evaluated yet"
+}
+
+// failed says what a machine failed of, in the words of its provider, and whether anything is to be done.
+func failed(m *core.MachineView) string {
+	if m.Machine.Failure == inventory.FailureHostLost {
+		return "its host is lost (" + m.Machine.LastError + "), and it costs nothing now; its provider offers a new machine in its place"
+	}
+	return "its provider says: " + m.Machine.LastError
 }
 
 // heldChange says what would have to change for a planned release to happen, or "".
