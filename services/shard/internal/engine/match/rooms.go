@@ -2,6 +2,7 @@ package match
 
 import (
 	"math"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -72,6 +73,9 @@ func (r *Rooms) Gain(v symbol.ID, units int64) int64 {
 
 // Useful is how many of the units that are offered under a value are of use: as few as serve what they all serve, or what is needed.
 func (r *Rooms) Useful(v symbol.ID, offered, needs int64) int64 {
+	if at := slices.Index(r.Values, v); at >= 0 && r.Units[at] >= r.mayHold(slices.Min(r.Units)) {
+		return 0 // it has as much as it may: more there is of no use until the others have more
+	}
 	n := len(r.Values)
 	before, at := r.Served(), r.Position(v)
 	want := min(r.with(at, offered)-before, needs)

@@ -33,6 +33,7 @@ func (al *allocator) allocate() {
 	al.queue.begin(al.pending.list, al.pending.order)
 	al.runs.begin(len(al.clusters.states))
 	al.unmet.begin()
+	al.res.Counters.Allocations += al.clusters.total.settled
 	al.queue.visit(func(cl *clusterState, w *needState, s *pendingNeed) {
 		if len(al.runs.taken[cl.at]) > 0 {
 			al.runs.settlePending(cl)
@@ -41,7 +42,9 @@ func (al *allocator) allocate() {
 		al.cover.NewAllocation()
 		if cl.short(w) {
 			al.res.Counters.Allocations++
-			al.allocateNeed(cl, w)
+			if al.allocateNeed(cl, w) && s != nil {
+				al.clusters.covered = append(al.clusters.covered, covered{cl, s})
+			}
 			(&sharing{al.plan, cl, al.x}).finishOffers(w)
 		}
 		if s == nil {
@@ -57,35 +60,39 @@ func (al *allocator) allocate() {
 	}, al.runs.runOn)
 	al.runs.settle()
 	al.queue.end()
+	al.clusters.settle()
 	al.unmet.asked, al.unmet.known = al.pending.list, al.queue.displaced == 0
 	al.pending.dropStale()
 }
 
 // allocateNeed lets one Need acquire: shares and machines in flight of its own cluster, then Idle, then Speculative machines, then machines
-// that serve a lower priority in its cluster (ENG-12.3).
-func (al *allocator) allocateNeed(cl *clusterState, w *needState) {
+// that serve a lower priority in its cluster (ENG-12.3). It reports whether what is bound to the cluster was enough.
+func (al *allocator) allocateNeed(cl *clusterState, w *needState) bool {
 	if w.bits&wSame != 0 {
 		if !al.gangs.allocate(cl, w) {
-			return
+			return false
 		}
 	} else {
-		if cl.unclaimedCount > 0 {
-			al.clusters.markStale(cl)
+		unclaimed, shares := cl.unclaimedCount, len(cl.shares)
+		if unclaimed > 0 {
 			cl.claimUnclaimed(w, nil)
 		}
-		shares := len(cl.shares)
 		(&sharing{al.plan, cl, al.x}).run(w, func(*machineState) bool { return true })
+		if !cl.short(w) {
+			return true
+		}
 		last := w.lastOne
 		cl.claimUnclaimedInFlight(w, nil)
-		if len(cl.shares) > shares || w.lastOne != last {
+		if unclaimed > 0 || len(cl.shares) > shares || w.lastOne != last {
 			al.clusters.markStale(cl)
 		}
 	}
 	if w.bits&wGang != 0 && !al.canStart(cl, w) {
-		return
+		return false
 	}
 	al.acquireFree(cl, w)
 	al.reattribute(cl, w)
+	return false
 }
 
 // acquireFree takes free machines: Idle ones, then Speculative ones.

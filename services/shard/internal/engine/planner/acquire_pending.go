@@ -35,11 +35,12 @@ type pendingNeed struct {
 	moved       bool   // the classes changed in this plan
 	reasonValid bool   // see reasonStays
 	idle        idle   // see noteIdle
+	covered     bool   // see clusters.settle: it has no allocation any more
 }
 
 func (pl *pendingList) note(s *pendingNeed, cl *clusterState, w *needState, x *scratch) {
 	s.allocation, s.cluster, s.row, s.ask, s.open, s.moved = allocationOf(cl, w), cl.d.ID, w.row, pl.questions.numberOf(cl, w, x), !held(w), false
-	s.matcher, s.idle, s.reasonValid = w.matcher, notIdle, false
+	s.matcher, s.idle, s.reasonValid, s.covered = w.matcher, notIdle, false, false
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != pl.plans || x.noneOf != s.ask {
 			x.plan, x.noneOf, x.none = pl.plans, s.ask, cl.hopeless(w)
@@ -51,7 +52,7 @@ func (pl *pendingList) note(s *pendingNeed, cl *clusterState, w *needState, x *s
 }
 
 // worthAllocating reports whether there is a point in an allocation.
-func (s *pendingNeed) worthAllocating() bool { return s.open && !s.beyondHelp }
+func (s *pendingNeed) worthAllocating() bool { return s.open && !s.beyondHelp && !s.covered }
 
 // judge brings what depends on the classes up to date.
 func (s *pendingNeed) judge(cl *clusterState, w *needState) {
@@ -78,7 +79,7 @@ func (pl *pendingList) stillShort(covered func(cl *clusterState) bool, visit fun
 	at := 0
 	for i := range pl.list {
 		s := &pl.list[i]
-		if pl.clusters.marks[s.allocation.cl]&staleMark != 0 {
+		if pl.clusters.marks[s.allocation.cl]&staleMark != 0 || s.covered {
 			continue
 		}
 		for ; at < len(pl.fresh) && compareAllocations(pl.fresh[at], s.allocation) < 0; at++ {

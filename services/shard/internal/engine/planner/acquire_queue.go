@@ -35,6 +35,9 @@ func (q *allocationQueue) next(i int) *pendingNeed {
 
 // noteUnmet records that the Need of entry i is short.
 func (q *allocationQueue) noteUnmet(i int, s *pendingNeed, preempts bool) {
+	if s.covered {
+		return
+	}
 	at := int32(i)
 	if q.order != nil {
 		at = q.order[i].at

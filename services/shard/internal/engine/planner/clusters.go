@@ -21,6 +21,7 @@ type clusters struct {
 	dirty     []*clusterState // credited again in this plan
 	stale     []*clusterState // changed in this plan; credited again in the next
 	ahead     []*clusterState // credited since the last plan (credit_ahead.go)
+	covered   []covered       // Needs that were covered in their allocation by what is bound to their clusters
 	total     counted
 
 	handsOver     clusterSet
@@ -141,6 +142,11 @@ func (cs *clusters) findDirty() bool {
 	for _, cl := range cs.stale {
 		cs.check(cl)
 	}
+	if cs.lastClasses != inv.ClassVersion() && cs.total.settled > 0 {
+		for _, cl := range cs.states {
+			cs.check(cl)
+		}
+	}
 	for _, cl := range cs.expiring.list {
 		cs.check(cl)
 	}
@@ -195,7 +201,7 @@ func (cs *clusters) checkAll() {
 }
 
 func (c *counted) add(o counted, by int) {
-	c.open, c.overdue, c.protected = c.open+by*o.open, c.overdue+by*o.overdue, c.protected+by*o.protected
+	c.open, c.overdue, c.protected, c.settled = c.open+by*o.open, c.overdue+by*o.overdue, c.protected+by*o.protected, c.settled+by*o.settled
 }
 
 // file puts the clusters that were credited where later steps and later plans look for them.
@@ -207,7 +213,7 @@ func (cs *clusters) file() {
 	for _, cl := range cs.dirty {
 		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
 		cs.total.add(cl.counted, -1)
-		cl.counted = counted{cl.open, cl.overdue, len(cl.protected)}
+		cl.counted = counted{cl.open, cl.overdue, len(cl.protected), 0}
 		cs.total.add(cl.counted, 1)
 		if cl.handsOver {
 			cs.handsOver.add(cl, inHandsOver)
@@ -227,6 +233,34 @@ func (cs *clusters) file() {
 	}
 }
 
+// covered is a short Need that was covered in its allocation by what is bound to its cluster.
+type covered struct {
+	cl *clusterState
+	s  *pendingNeed
+}
+
+// settle keeps clusters in which allocations took nothing from elsewhere and left no Need short but those that no machine of any class helps. The
+// next plan would come to the same, so that it goes on from there: it counts their allocations, but makes none.
+func (cs *clusters) settle() {
+	for _, c := range cs.covered {
+		for i := range c.cl.needs {
+			if w := &c.cl.needs[i]; c.cl.short(w) && (held(w) || !c.cl.beyondHelp(w)) {
+				cs.markStale(c.cl)
+				break
+			}
+		}
+	}
+	for _, c := range cs.covered {
+		if !c.cl.stale {
+			c.s.covered = true
+			c.cl.counted.settled++
+			cs.total.settled++
+		}
+	}
+	clear(cs.covered)
+	cs.covered = cs.covered[:0]
+}
+
 // endCredit ends what holds only while clusters are credited.
 func (cs *clusters) endCredit() {
 	for _, cl := range cs.dirty {
@@ -244,6 +278,9 @@ func (cs *clusters) endCredit() {
 // valid reports whether what is remembered of a cluster is still right.
 func (cs *clusters) valid(cl *clusterState) bool {
 	_, version := cs.w.Inventory.Members(cl.d.ID)
+	if cl.counted.settled > 0 && cl.classVersion != cs.w.Inventory.ClassVersion() {
+		return false
+	}
 	if cl.stale || cl.policy != cs.policy || cl.demandVersion != cl.d.Version || cl.supplyVersion != version ||
 		cl.expires != 0 && cl.expires <= cs.now {
 		return false
@@ -260,4 +297,7 @@ func (cs *clusters) valid(cl *clusterState) bool {
 func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.excluded) > 0 || cl.freed }
 
 // counted is what a cluster adds to the counters.
-type counted struct{ open, overdue, protected int }
+type counted struct {
+	open, overdue, protected int
+	settled                  int // allocations that are not made again: see settle
+}

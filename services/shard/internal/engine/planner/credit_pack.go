@@ -21,6 +21,7 @@ type scratch struct {
 	offers  []offer
 	buckets []bucket
 	sums    []int64
+	even    match.Rooms // of a layout
 	frames  match.LastProjection
 	fold    folder
 
@@ -96,8 +97,8 @@ func (sh *sharing) packNeed(g *needState) {
 // layEvenly is the layout of a Need with a hard spread: the machines under each value hold as many units as those under any other, as far as
 // there is room (ENG-11.3).
 func (sh *sharing) layEvenly(g *needState, list []int32) {
-	cl := sh.cl
-	var r match.Rooms
+	cl, r := sh.cl, &sh.x.even
+	r.Reset(0, 0)
 	var buf [8]int64
 	values, unit := cl.values(sh.w.Inventory, g.key), cl.unit(g)
 	for _, at := range list {
@@ -438,6 +439,10 @@ func (sh *sharing) give(w *needState, at int32, k int64) {
 	if l.out < 0 {
 		l.out = cl.alloc(1)
 	}
+	var r *match.Rooms
+	if w.bits&wSpread != 0 {
+		r = roomsOf(cl, w)
+	}
 	s := share{to: w.at, on: at, nextTo: w.received, nextOn: l.shares, units: k, vec: cl.alloc(2)}
 	taken, credit, out, rest := cl.at_(s.vec, 0), cl.at_(s.vec, 1), cl.at_(l.out, 0), cl.rest(w)
 	for j, u := range cl.unit(w) {
@@ -449,7 +454,9 @@ func (sh *sharing) give(w *needState, at int32, k int64) {
 	cl.rooms.forget()
 	w.received, l.shares = int32(len(cl.shares)), int32(len(cl.shares))
 	cl.shares = append(cl.shares, s)
-	if w.bits&wSpread != 0 {
+	if r != nil {
+		r.Add(symbol.ID(cl.values(sh.w.Inventory, w.key)[at]), k)
+		cl.rooms.of = w.at
 		cl.recount(w)
 	}
 }

@@ -8,7 +8,8 @@ import (
 // roomsOfNeed is the rooms of the Need with a hard spread that was asked about last (ENG-13.9).
 type roomsOfNeed struct {
 	match.Rooms
-	of int32 // position in needs, or -1
+	of         int32       // position in needs, or -1
+	configured match.Rooms // scratch: what is Configured of it
 }
 
 // roomsOf returns the room that w has under each value of its spread key. Values under which its cluster has a matching machine count, too.

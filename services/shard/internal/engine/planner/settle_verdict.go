@@ -261,8 +261,9 @@ func (vs *verdicts) coverage(v *engine.Verdict, agg, rest []int64) {
 func (vs *verdicts) restConfigured(cl *clusterState, w *needState, into []int64) []int64 {
 	rest := append(into, cl.aggregate(w)...)
 	if w.bits&wSpread != 0 {
-		var r match.Rooms
-		fillRooms(cl, &r, w, func(l *machineState) bool { return l.state != inventory.Configured })
+		roomsOf(cl, w) // if the cluster has none yet
+		r := &cl.rooms.configured
+		fillRooms(cl, r, w, func(l *machineState) bool { return l.state != inventory.Configured })
 		return cl.lacks(w, rest, r.Served())
 	}
 	var buf [8]int64
