@@ -124,7 +124,7 @@ func numbered(name string, i int) string {
 func (s *stage) run(name, program string, id identity.ID, args ...string) {
 	s.t.Helper()
 	files := s.files(id)
-	args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA, "--metrics-addr", s.addrs[name+"-ops"], "--log-level", "warn")
+	args = append([]string{"--log-level", "warn", "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA, "--metrics-addr", s.addrs[name+"-ops"]}, args...)
 	var env []string
 	if strings.HasPrefix(name, "provider") { // as its chart does
 		env = []string{fmt.Sprintf("GOMEMLIMIT=%d000000", limit(s.t, name)>>20)}

@@ -34,6 +34,12 @@ func (x *session) send(m *pb.OperatorMessage) error {
 
 func (s *stage) session(cluster string, features ...string) *session {
 	s.t.Helper()
+	return s.sessionOf(&pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features})
+}
+
+func (s *stage) sessionOf(hello *pb.Hello) *session {
+	s.t.Helper()
+	cluster := hello.GetClusterId()
 	c := s.caller(identity.ID{Kind: identity.Cluster, Name: cluster})
 	x := &session{cluster: cluster, acks: make(chan *pb.RollupResult, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,7 +50,7 @@ func (s *stage) session(cluster string, features ...string) *session {
 		_ = x.stream.CloseRequest() // the transport looks at ctx only once it is done with what is sent
 		<-ended
 	})
-	if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}}); err != nil {
+	if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: hello}}); err != nil {
 		s.t.Fatal(err)
 	}
 	go func() {

@@ -12,6 +12,7 @@ const (
 	MetadataBytesMax     = 4 << 20   // keys plus values of one shard_metadata
 	BlobBytesMax         = 16 << 20  // one bootstrap_blob
 	blobsBytesMax        = 256 << 20 // of all transitions that run or wait: a quarter of the charts' memory
+	bindingsBytesMax     = 256 << 20 // clusters and metadata of all machines, in memory twice: 500 bytes for each of 500,000 machines
 	MachineIDBytesMax    = 4096      // a longer id is NOT_FOUND and gets no mark
 	ShardIDBytesMax      = 1024      // a longer one is INVALID_ARGUMENT
 	UnknownMarksMax      = 100_000   // about 20 MB; marks{machine="unknown"}

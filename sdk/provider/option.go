@@ -51,6 +51,7 @@ type settings struct {
 	transitions   int
 	queue         int
 	blobBytes     int
+	bindingsBytes int
 	unknownMarks  int
 	tombstones    int
 	tombstoneTTL  time.Duration
@@ -62,7 +63,7 @@ func defaults() settings {
 		log: slog.Default(), registerer: prometheus.NewRegistry(), tracer: noop.NewTracerProvider(), random: rand.Reader,
 		reconcile: 2 * time.Minute, describe: DescribeTimeout, prices: 5 * time.Minute, priceAgeMax: 24 * time.Hour,
 		lossRounds: 3, shutdownGrace: ShutdownGrace,
-		transitions: TransitionsMax, queue: QueueMax, blobBytes: BlobBytesMax, unknownMarks: UnknownMarksMax,
+		transitions: TransitionsMax, queue: QueueMax, blobBytes: BlobBytesMax, bindingsBytes: bindingsBytesMax, unknownMarks: UnknownMarksMax,
 		tombstones: TombstonesMax, tombstoneTTL: TombstoneTTL,
 	}
 }

@@ -74,6 +74,11 @@ func (p *Provider) mutate(ctx context.Context, q lifecycle.Request, blob []byte)
 		if refused = p.admit(q, record); refused != nil {
 			break
 		}
+		if n := len(q.Cluster) + lifecycle.MetadataBytes(q.Metadata); q.Kind == Configure && p.inventory.BindingBytes()+n > p.set.bindingsBytes {
+			refused = server.Error(connect.CodeResourceExhausted, fmt.Sprintf("the metadata of all machines may have %d MiB; nothing was started: send less with each, or drain machines",
+				p.set.bindingsBytes>>20), retryHint(5*time.Second))
+			break
+		}
 		id, err := p.mint(q.Kind)
 		if err != nil {
 			refused = server.Error(connect.CodeInternal, "cannot draw an operation id: "+err.Error())

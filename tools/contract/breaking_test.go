@@ -30,7 +30,7 @@ func TestBreakingChangesAreFound(t *testing.T) {
 		{"field widened", edit{"provider", "int32 max_results = 4;", "int64 max_results = 4;"}, `"max_results" on message "ListFilter" changed type`, both},
 		{"field made repeated", edit{"shard", "string node_name = 5;", "repeated string node_name = 5;"}, `"node_name" on message "NodeStateUpdate" changed cardinality`, both},
 		{"field deleted", edit{"coordinator", "  int64 cycle = 2;\n  // Shard clock.", "  // Shard clock."}, `field "2" with name "cycle" on message "ShardReport" was deleted`, both},
-		{"field deleted although reserved", edit{"shard", "  string protocol_version = 3;", "  reserved 3;\n  reserved \"protocol_version\";"}, `field "3" with name "protocol_version" on message "Hello" was deleted`, contractOnly},
+		{"field deleted although reserved", edit{"shard", "  string protocol_version = 3 [(buf.validate.field).string.max_bytes = 64];", "  reserved 3;\n  reserved \"protocol_version\";"}, `field "3" with name "protocol_version" on message "Hello" was deleted`, contractOnly},
 		{"field moved out of its oneof", edit{"shardread", "    NeedView need = 2;\n  }", "  }\n  NeedView need = 2;"}, `"need" on message "InspectNeedsResponse" moved from inside to outside a oneof`, both},
 		{"reservation dropped", edit{"provider", "  reserved 11;\n", ""}, `reserved range "[11]" on message "Machine" is missing`, both},
 		{"reserved number used again", edit{"capacity", "  reserved 4;\n  reserved \"count\";", "  reserved \"count\";\n  // A count.\n  int32 replicas = 4;"}, `reserved range "[4]" on message "CapacityNeed" is missing`, both},

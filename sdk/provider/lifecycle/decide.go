@@ -127,7 +127,7 @@ func arguments(q Request, rules Rules) (why Reason, detail string) {
 		return BrokenRule, broken.text // machine_id was judged in step 1
 	}
 	switch {
-	case q.Kind == Configure && MetadataBytes(q.Metadata) > rules.MetadataBytesMax:
+	case q.Kind == Configure && (MetadataBytes(q.Metadata) > rules.MetadataBytesMax || len(q.Cluster) > ClusterBytesMax):
 		return MetadataTooLarge, ""
 	case q.Kind == Configure && q.BlobBytes > rules.BlobBytesMax:
 		return BlobTooLarge, ""
@@ -136,6 +136,12 @@ func arguments(q Request, rules Rules) (why Reason, detail string) {
 	}
 	return 0, ""
 }
+
+// ClusterBytesMax bounds the name of a cluster, which is stored with each of its machines.
+const ClusterBytesMax = 4096
+
+// BindingBytes is the size of what a shard had stored with a machine.
+func (r *Record) BindingBytes() int { return len(r.Cluster) + MetadataBytes(r.Metadata) }
 
 func ofMachineID(r brokenRule) bool { return r.field == "machine_id" }
 

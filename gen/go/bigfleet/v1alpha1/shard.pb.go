@@ -2386,14 +2386,14 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\vneed_status\x18\xe8\a \x01(\v2\x1d.bigfleet.v1alpha1.NeedStatusB\x06\xbaH\x03\xd8\x01\x03H\x00R\n" +
 	"needStatus\x12R\n" +
 	"\x0ereclaim_cancel\x18\xe9\a \x01(\v2 .bigfleet.v1alpha1.ReclaimCancelB\x06\xbaH\x03\xd8\x01\x03H\x00R\rreclaimCancelB\t\n" +
-	"\apayload\"\xfe\x01\n" +
+	"\apayload\"\xac\x02\n" +
 	"\x05Hello\x12K\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\tB,\xbaH)r'2%^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,252}$R\tclusterId\x12)\n" +
-	"\x10protocol_version\x18\x03 \x01(\tR\x0fprotocolVersion\x12\x1b\n" +
-	"\bfeatures\x18\xe8\a \x03(\tR\bfeatures\x12*\n" +
-	"\x10operator_version\x18\xe9\a \x01(\tR\x0foperatorVersion\x12 \n" +
-	"\vinstance_id\x18\xea\a \x01(\tR\n" +
+	"cluster_id\x18\x01 \x01(\tB,\xbaH)r'2%^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,252}$R\tclusterId\x122\n" +
+	"\x10protocol_version\x18\x03 \x01(\tB\a\xbaH\x04r\x02(@R\x0fprotocolVersion\x12,\n" +
+	"\bfeatures\x18\xe8\a \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x80\x02\"\x04r\x02(@R\bfeatures\x124\n" +
+	"\x10operator_version\x18\xe9\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0foperatorVersion\x12*\n" +
+	"\vinstance_id\x18\xea\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\n" +
 	"instanceIdJ\x04\b\x02\x10\x03R\fcapabilities\"\xdf\x02\n" +
 	"\x0fAcknowledgement\x12\x12\n" +
 	"\x04echo\x18\x01 \x01(\tR\x04echo\x12)\n" +
@@ -2476,12 +2476,12 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x0einstruction_id\x18\x01 \x01(\tR\rinstructionId\x12\x1f\n" +
 	"\vmachine_ids\x18\x02 \x03(\tR\n" +
 	"machineIds\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x95\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xa0\x01\n" +
 	"\n" +
 	"ReclaimAck\x12%\n" +
 	"\x0einstruction_id\x18\x01 \x01(\tR\rinstructionId\x12#\n" +
-	"\rnodes_started\x18\x02 \x01(\x05R\fnodesStarted\x12;\n" +
-	"\bfailures\x18\xe8\a \x03(\v2\x1e.bigfleet.v1alpha1.NodeFailureR\bfailures\"\xf7\x01\n" +
+	"\rnodes_started\x18\x02 \x01(\x05R\fnodesStarted\x12F\n" +
+	"\bfailures\x18\xe8\a \x03(\v2\x1e.bigfleet.v1alpha1.NodeFailureB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bfailures\"\xf7\x01\n" +
 	"\vNodeFailure\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12=\n" +
 	"\x06reason\x18\x02 \x01(\x0e2%.bigfleet.v1alpha1.NodeFailure.ReasonR\x06reason\x12\x18\n" +
@@ -2563,7 +2563,7 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AllocatableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdd\x03\n" +
 	"\vDrainReport\x12.\n" +
 	"\x0einstruction_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\rinstructionId\x12\x1d\n" +
 	"\n" +
@@ -2574,10 +2574,10 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"pods_total\x18\x05 \x01(\x05R\tpodsTotal\x12!\n" +
 	"\fpods_evicted\x18\x06 \x01(\x05R\vpodsEvicted\x12)\n" +
 	"\x10pods_terminating\x18\a \x01(\x05R\x0fpodsTerminating\x12!\n" +
-	"\fpods_blocked\x18\b \x01(\x05R\vpodsBlocked\x123\n" +
-	"\x10blocking_budgets\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x14R\x0fblockingBudgets\x12/\n" +
+	"\fpods_blocked\x18\b \x01(\x05R\vpodsBlocked\x12:\n" +
+	"\x10blocking_budgets\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03(\x80\x04R\x0fblockingBudgets\x126\n" +
 	"\x0eprotected_pods\x18\n" +
-	" \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x14R\rprotectedPods\x12.\n" +
+	" \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03(\x80\x04R\rprotectedPods\x12.\n" +
 	"\x13deadline_unix_nanos\x18\v \x01(\x03R\x11deadlineUnixNanos\"\xb2\x01\n" +
 	"\fUnplacedPods\x12>\n" +
 	"\x04rows\x18\x01 \x03(\v2\x1e.bigfleet.v1alpha1.UnplacedRowB\n" +

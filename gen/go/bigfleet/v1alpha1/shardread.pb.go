@@ -5749,12 +5749,13 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x128\n" +
 	"\x12coverage_per_mille\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x10coveragePerMille\x12 \n" +
-	"\vsatisfiable\x18\x03 \x01(\bR\vsatisfiable\"\x83\x02\n" +
-	"\vUnplacedRow\x12\x1e\n" +
-	"\x06row_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05rowId\x12\x12\n" +
+	"\vsatisfiable\x18\x03 \x01(\bR\vsatisfiable\"\x90\x02\n" +
+	"\vUnplacedRow\x12!\n" +
+	"\x06row_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x05rowId\x12\x12\n" +
 	"\x04pods\x18\x02 \x01(\x05R\x04pods\x125\n" +
-	"\x17oldest_since_unix_nanos\x18\x03 \x01(\x03R\x14oldestSinceUnixNanos\x12K\n" +
-	"\tresources\x18\x04 \x03(\v2-.bigfleet.v1alpha1.UnplacedRow.ResourcesEntryR\tresources\x1a<\n" +
+	"\x17oldest_since_unix_nanos\x18\x03 \x01(\x03R\x14oldestSinceUnixNanos\x12U\n" +
+	"\tresources\x18\x04 \x03(\v2-.bigfleet.v1alpha1.UnplacedRow.ResourcesEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\tresources\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +

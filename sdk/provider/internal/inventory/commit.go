@@ -342,6 +342,7 @@ func (r *Inventory) show(rows []*Row) {
 func (r *Inventory) place(slot *Slot, old, row *Row) {
 	r.index.count.add(old, -1)
 	r.index.count.add(row, 1)
+	r.index.bindings += row.bindingBytes() - old.bindingBytes()
 	switch {
 	case old == nil:
 	case old.Revision == row.Revision: // changed inside only

@@ -63,6 +63,7 @@ type Inventory struct {
 		standing   int         // tombstones that are not revived
 		floor      uint64      // newest revision of a tombstone that was forgotten
 		count      Count
+		bindings   int // bytes of clusters and metadata
 	}
 	machines atomic.Int64
 
@@ -132,6 +133,13 @@ func (r *Inventory) Machines() int { return int(r.machines.Load()) }
 // Marks is the number of marks, and how many of them belong to unknown machines.
 func (r *Inventory) Marks() (all, unknown int) { return r.marks.counts() }
 
+// BindingBytes is the size of what shards had stored with their machines: clusters and metadata.
+func (r *Inventory) BindingBytes() int {
+	r.index.Lock()
+	defer r.index.Unlock()
+	return r.index.bindings
+}
+
 // Tombstones is the number of removals that are still remembered.
 func (r *Inventory) Tombstones() int {
 	r.index.Lock()
@@ -175,6 +183,13 @@ type Row struct {
 	id       string
 	head     []byte // the record's wire form without its shape
 	removed  time.Time
+}
+
+func (w *Row) bindingBytes() int {
+	if w == nil || w.Record == nil {
+		return 0
+	}
+	return w.Record.BindingBytes()
 }
 
 // ID is the machine id.

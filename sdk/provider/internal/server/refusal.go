@@ -51,6 +51,9 @@ func Refusal(d lifecycle.Decision, q lifecycle.Request, r *lifecycle.Record, mar
 	case lifecycle.MetadataTooLarge:
 		message = fmt.Sprintf("shard_metadata has %d bytes of keys and values, at most %d are stored; nothing was applied",
 			lifecycle.MetadataBytes(q.Metadata), rules.MetadataBytesMax)
+		if n := len(q.Cluster); n > lifecycle.ClusterBytesMax {
+			message = fmt.Sprintf("cluster_id has %d bytes, at most %d are stored; nothing was applied", n, lifecycle.ClusterBytesMax)
+		}
 	case lifecycle.BlobTooLarge:
 		message = fmt.Sprintf("bootstrap_blob has %d bytes, at most %d are taken; nothing was applied", q.BlobBytes, rules.BlobBytesMax)
 	case lifecycle.NegativeGrace:

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"slices"
@@ -26,7 +27,27 @@ type auditLine struct {
 	Group    string          `json:"group"`
 	Sequence uint64          `json:"sequence"`
 	Record   json.RawMessage `json:"record"`
+	Sum      string          `json:"sum,omitempty"` // of the others; lines of earlier builds have none
 }
+
+// newAuditLine gives the record the form in which Marshal leaves it as it is.
+func newAuditLine(group string, sequence uint64, record []byte) (auditLine, error) {
+	var compact, escaped bytes.Buffer
+	if err := json.Compact(&compact, record); err != nil {
+		return auditLine{}, err
+	}
+	json.HTMLEscape(&escaped, compact.Bytes())
+	l := auditLine{Group: group, Sequence: sequence, Record: escaped.Bytes()}
+	l.Sum = l.checksum()
+	return l, nil
+}
+
+// checksum tells a line as it was written from a damaged one: a sequence that reads too high would skip the records up to it.
+func (l auditLine) checksum() string {
+	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(fmt.Appendf(nil, "%s %d %s", l.Group, l.Sequence, l.Record), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func (l auditLine) whole() bool { return l.Sum == "" || l.Sum == l.checksum() }
 
 // written is the end of the file.
 type written struct {
@@ -85,11 +106,11 @@ func (s *Server) appendAudits(file *os.File, last written) (written, error) {
 		if err != nil {
 			return last, err
 		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, text); err != nil {
+		l, err := newAuditLine(group, row.GetSequence(), text)
+		if err != nil {
 			return last, err
 		}
-		line, err := json.Marshal(auditLine{Group: group, Sequence: row.GetSequence(), Record: compact.Bytes()})
+		line, err := json.Marshal(l)
 		if err != nil {
 			return last, err
 		}
@@ -101,7 +122,7 @@ func (s *Server) appendAudits(file *os.File, last written) (written, error) {
 	return written{group, newest}, nil
 }
 
-// lastWritten reads the position of the last whole line. A torn one, after a crash, is ended.
+// lastWritten reads the position of the last whole line. A torn one, after a crash, is ended. Behind a damaged one, records may come twice and none is lost.
 func lastWritten(file *os.File) (last written, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -115,7 +136,7 @@ func lastWritten(file *os.File) (last written, err error) {
 	for {
 		line, err := reader.ReadBytes('\n')
 		var l auditLine
-		if err == nil && json.Unmarshal(line, &l) == nil {
+		if err == nil && json.Unmarshal(line, &l) == nil && l.whole() {
 			last = written{l.Group, l.Sequence}
 		}
 		if err == io.EOF {

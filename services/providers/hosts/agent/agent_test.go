@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -375,6 +377,47 @@ func TestBootDataWithTheLettersOfExec(t *testing.T) {
 	hidden := strings.Replace(bootData, "content: token", `content: "users: [{user: {exec: {command: /bin/sh}}}, &\n-----BEGIN CERTIFICATE-----\nMIIA\n-----END CERTIFICATE-----\n"`, 1)
 	if _, err := ParseBootData([]byte(hidden)); err == nil || !strings.Contains(err.Error(), "runs a program") {
 		t.Errorf("a certificate behind a damaged kubeconfig: %v", err)
+	}
+}
+
+// PROV-32: any flipped bit in the journal is found, and any cut; a journal of an earlier agent, which has no checksum, is read.
+func TestAnyFlippedBitOfTheJournalIsFound(t *testing.T) {
+	j := journal{filepath.Join(t.TempDir(), "journal.json")}
+	want := State{Phase: pb.HostPhase_HOST_PHASE_CONFIGURED, Operation: "op-1", Kind: "configure", Machine: "m-1", Cluster: "red", Kubelet: []string{"--node-labels=a=b"}}
+	if err := j.save(want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := j.load(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	whole, err := os.ReadFile(j.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 * len(whole) {
+		text := bytes.Clone(whole)
+		text[i/8] ^= 1 << (i % 8)
+		if err := os.WriteFile(j.file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := j.load(); err == nil || !strings.Contains(err.Error(), "command reset") {
+			t.Fatalf("bit %d: %+v, %v", i, got, err)
+		}
+	}
+	for n := range whole {
+		if err := os.WriteFile(j.file, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := j.load(); err == nil && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%d bytes: %+v", n, got)
+		}
+	}
+	legacy, _, _ := bytes.Cut(whole, []byte("\n"))
+	if err := os.WriteFile(j.file, legacy, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := j.load(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("without a checksum: %+v, %v", got, err)
 	}
 }
 

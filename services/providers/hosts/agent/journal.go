@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 
@@ -24,8 +26,12 @@ type State struct {
 	Kubelet   []string     `json:"kubelet,omitempty"` // flags of the kubelet; they hold no secret
 }
 
-// journal is one file that is replaced as a whole.
+// journal is one file that is replaced as a whole: the state, and behind a line end its checksum. Journals of earlier agents have none.
 type journal struct{ file string }
+
+func checksum(text []byte) string {
+	return fmt.Sprintf("crc32c:%08x\n", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
+}
 
 func (j journal) load() (State, error) {
 	text, err := os.ReadFile(j.file)
@@ -36,6 +42,10 @@ func (j journal) load() (State, error) {
 		return State{}, err
 	}
 	var s State
+	text, sum, sealed := bytes.Cut(text, []byte("\n"))
+	if sealed && string(sum) != checksum(text) {
+		return State{}, fmt.Errorf("the journal %s is damaged (its checksum differs): reset the host with the command reset, which writes a new one", j.file)
+	}
 	if err := json.Unmarshal(text, &s); err != nil || pb.HostPhase_name[int32(s.Phase)] == "" || s.Phase == 0 {
 		return State{}, fmt.Errorf("the journal %s is damaged (%v): reset the host with the command reset, which writes a new one", j.file, err)
 	}
@@ -48,6 +58,7 @@ func (j journal) save(s State) error {
 	if err != nil {
 		return err
 	}
+	text = append(append(text, '\n'), checksum(text)...)
 	next := j.file + ".new"
 	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

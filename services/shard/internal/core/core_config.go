@@ -58,6 +58,7 @@ type Config struct {
 	AloneAfter    int64 `n:"39"`
 	DrainDeadline int64 `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
 	EmptyAfter    int64 `n:"41"` // until a claimed machine whose node is empty is given back (ENG-11.18); below 0: never
+	MachinesMax   int64 `n:"42"` // of all providers; 0: machinesMax
 	DrainForce    bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 
@@ -145,6 +146,7 @@ const (
 	errorTextMax        = 512
 	digestEvery         = 10_000
 	rejectsMax          = 10_000
+	machinesMax         = 2_000_000 // of all providers: four times what a shard is built for
 	relabelPause        = 10 * Minute
 )
 

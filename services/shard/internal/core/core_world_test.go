@@ -50,11 +50,13 @@ type world struct {
 	failure string                  // why the ack names no node
 	listErr bool
 	dead    map[string]bool // providers that answer nothing
-	listing func([]Fact) []Fact
-	answers []AdminAnswer
-	acks    []AckInstruction
-	notices []Notice
-	view    *Publish // what readers see
+
+	unanswered map[string]bool // those of them to which no connection is made, for as long as a dial may take
+	listing    func([]Fact) []Fact
+	answers    []AdminAnswer
+	acks       []AckInstruction
+	notices    []Notice
+	view       *Publish // what readers see
 
 	watch    func([]Effect) // sees what each step gives
 	tampered bool
@@ -281,6 +283,10 @@ func (w *world) get(x GetMachine) {
 }
 
 func (w *world) list(x ListMachines) {
+	if w.unanswered[x.Provider] {
+		w.after(5*Second, func() { w.step(ListDone{List: x.List, Failed: true, Code: CodeUnavailable}) })
+		return
+	}
 	if w.listErr || w.dead[x.Provider] {
 		w.step(ListDone{List: x.List, Failed: true, Code: CodeUnavailable})
 		return

@@ -35,8 +35,8 @@ func (c *sessions) sessionOpened(e SessionOpened) {
 			c.loseSession(cl, "replaced")
 		}
 		c.sample(MetricSessions, "installed", 1)
-		c.record(Record{Type: RecordSessionOpened, Cluster: cl.Name, Detail: fmt.Sprintf("operator %s, protocol %s, features %v",
-			e.OperatorVersion, e.ProtocolVersion, e.Features)})
+		c.record(Record{Type: RecordSessionOpened, Cluster: cl.Name, Detail: clipText(fmt.Sprintf("operator %s, protocol %s, features %v",
+			e.OperatorVersion, e.ProtocolVersion, e.Features))})
 	}
 	cl.Session, cl.Features, cl.has = e.Session, e.Features, featuresOf(e.Features)
 	cl.Version, cl.Protocol = e.OperatorVersion, e.ProtocolVersion

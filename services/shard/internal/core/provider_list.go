@@ -126,6 +126,12 @@ func (c *reconciler) listPage(e ListPage) {
 			c.reduced.keepRejected(x)
 			continue
 		}
+		if most := cmp.Or(c.cfg.MachinesMax, machinesMax); !known && int64(inv.Len()) >= most {
+			x := RejectedID{ID: f.Machine.ID, Reason: "too_many", Text: fmt.Sprintf("the shard has %d machines, which is the most that it takes", most)}
+			c.rejectMachine(x, p)
+			c.reduced.keepRejected(x)
+			continue
+		}
 		if known && c.cols.at(i).listed == p.list.id {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}
 			c.rejectMachine(x, p)
@@ -207,6 +213,9 @@ func (c *reconciler) listDone(e ListDone) {
 		p.Advanced = true
 	}
 	p.Cursor, p.Paged = e.Revision, p.Paged || e.Paged
+	if c.now-p.ListedAt > 2*c.cfg.ReconcileInterval {
+		p.Breaker.answered(c.shared)
+	}
 	p.ListedAt = c.now
 	p.NextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.Name, int(c.lists))
 	c.emit(Sample{Metric: MetricListDuration, Label1: p.Name, Label2: listMode(l.full), Value: e.Duration})

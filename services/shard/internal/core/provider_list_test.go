@@ -265,3 +265,21 @@ func TestAFailedCommandIsNoUnexpectedEdge(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-10.6: a provider that lists ever more machines does not fill the shard's memory: new ones above the limit are refused, one record for each, those that
+// are known stay up to date, and the place of one that goes is given to another.
+func TestMachinesAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MachinesMax = 20 }, slotsOf(30)...)
+	w.run(15 * Second)
+	n := w.c.world.Inventory.Len()
+	if n != 20 || len(w.recorded(RecordMachineRejected)) != 10 {
+		t.Errorf("%d machines, %d records of refused ones", n, len(w.recorded(RecordMachineRejected)))
+	}
+	delete(w.provider, "m00")
+	w.provider["m01"].Price = 7
+	w.run(30 * Second)
+	i, ok := w.c.world.Inventory.Find("m01")
+	if n := w.c.world.Inventory.Len(); n != 20 || !ok || w.c.world.Inventory.Machine(i).Price != 7 {
+		t.Errorf("%d machines; one that is known was changed: %v", n, ok)
+	}
+}

@@ -74,6 +74,77 @@ func TestSupplyOfADeadProviderIsWithheld(t *testing.T) {
 	}
 }
 
+// SHARD-14.12: while a provider is dead, commands that cannot wait are let through ever more rarely. What ends the pause is a List that ends well after none did,
+// whatever happened to those before: they failed at once, or no connection came about.
+func TestTheReturnOfAProviderIsSeenByItsList(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
+			w := twoProviders(t, 20)
+			w.rollup("red", needs(0, 40))
+			w.run(Minute)
+			if n := w.bound("p"); n != 10 {
+				t.Fatalf("%d machines of p serve", n)
+			}
+			w.dead["p"] = true
+			if hangs {
+				w.unanswered = map[string]bool{"p": true}
+			}
+			w.rollup("red", needs(0, 4)) // machines of p are to be drained: commands that cannot wait
+			b := &w.c.providers[0].Breaker
+			for b.Until-w.c.now < 40*Second {
+				if w.run(Second); w.mono > 2*Hour {
+					t.Fatalf("the breaker never pauses for long: %+v", *b)
+				}
+			}
+			w.rollup("red", needs(0, 160)) // all there is
+			w.run(5 * Second)
+			w.dead["p"], w.unanswered = false, nil
+			bound := w.bound("p")
+			w.run(20 * Second) // a dial that began before, a List's retry, and the machine
+			if n := w.bound("p"); n <= bound {
+				t.Errorf("p answers again since 20 s, and %d of its machines serve as before; its breaker: %+v", n, *b)
+			}
+		})
+	}
+}
+
+// SHARD-14.12: of many calls that are under way when a provider dies, those that fail after the breaker opened do not make its pause longer.
+func TestCallsUnderWayMakeNoPauseLonger(t *testing.T) {
+	w := twoProviders(t, 40)
+	w.dead["p"] = true
+	w.rollup("red", needs(0, 160)) // forty commands at once
+	b := &w.c.providers[0].Breaker
+	for b.Trips == 0 {
+		if w.run(10 * Millisecond); w.mono > Minute {
+			t.Fatal("the breaker does not open")
+		}
+	}
+	w.run(Second)
+	if pause := b.Until - b.Tripped; b.Trips != 1 || pause > 6*Second {
+		t.Errorf("the breaker opened %d times, and pauses for %d s", b.Trips, pause/Second)
+	}
+}
+
+// SHARD-14.12: a provider whose Lists are answered and whose commands fail is asked ever more rarely: its Lists end no pause.
+func TestListsThatGoOnEndNoPause(t *testing.T) {
+	w := twoProviders(t, 20)
+	asked := 0
+	w.reply = func(x Command) (Code, bool) {
+		if x.Provider == "p" {
+			asked++
+			return CodeUnauthenticated, false
+		}
+		return CodeOK, true
+	}
+	w.rollup("red", needs(0, 100)) // more than q has
+	w.run(10 * Minute)
+	before := asked
+	w.run(10 * Minute)
+	if n := asked - before; n > 14 || n == 0 {
+		t.Errorf("%d commands in ten minutes, with pauses of a minute", n)
+	}
+}
+
 // SHARD-14.15, 23.8: with no other supply the need is short, and the reason names the provider. Nothing of it counts as met.
 func TestDeadProviderIsNamed(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(30)...)

@@ -162,7 +162,11 @@ func (b *breaker) sent() {
 
 // done takes the end of a call.
 func (b *breaker) done(c *shared, p *provider, hurt bool) {
+	probed := b.Probing
 	b.Probing = false
+	if hurt && b.Open && !probed {
+		return // it was sent before the breaker opened
+	}
 	if !hurt {
 		if b.Open {
 			c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: "Its breaker is closed again: the provider answers."})
@@ -182,6 +186,14 @@ func (b *breaker) done(c *shared, p *provider, hurt bool) {
 		c.timers.add(b.Until, timerDispatch, "")
 		c.record(Record{Type: RecordBackoffChanged, Provider: p.Name,
 			Detail: fmt.Sprintf("Its breaker is open: no command is sent to it for %d s.", (b.Until-c.now)/Second)})
+	}
+}
+
+// answered ends the pause: the provider answers again after a silence, and the next command decides.
+func (b *breaker) answered(c *shared) {
+	if b.Open && !b.Probing && c.now < b.Until {
+		b.Until = c.now
+		c.timers.add(c.now+Millisecond, timerDispatch, "")
 	}
 }
 

@@ -88,7 +88,7 @@ func (g *Gate) Batch() *Batch {
 // breaks the answer they are in.
 func (b *Batch) Record(raw Record) (core.Fact, *Refused, error) {
 	p := &b.parts
-	apart := p.read(b.seed, raw)
+	apart := len(raw) <= recordTextMax && p.read(b.seed, raw) // no part of it can then be too large
 	if apart && p.plain() {
 		if f, ok := b.fact(); ok {
 			return f, nil, nil
@@ -100,7 +100,7 @@ func (b *Batch) Record(raw Record) (core.Fact, *Refused, error) {
 	}
 	f, refused := b.gate.Machine(m, "")
 	if refused != nil {
-		f.Machine.ID = m.Id
+		f.Machine.ID = clip(m.Id)
 	} else if apart {
 		b.passed(&p.resources, f.Machine.Resources)
 		b.passed(&p.allocatable, f.Machine.Allocatable)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
@@ -34,6 +35,10 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 		return core.Fact{}, &Refused{"structural", "no record"}
 	case m.Id == "":
 		return core.Fact{}, &Refused{"identity", "the record has no id"}
+	case len(m.Id) > recordTextMax:
+		return core.Fact{}, &Refused{"identity", fmt.Sprintf("the id has %d bytes; at most %d are accepted", len(m.Id), recordTextMax)}
+	case keptBytes(m) > recordBytesMax:
+		return core.Fact{}, &Refused{"structural", fmt.Sprintf("the record has %d bytes without its metadata; at most %d are accepted", keptBytes(m), recordBytesMax)}
 	case want != "" && m.Id != want:
 		return core.Fact{}, &Refused{"identity", fmt.Sprintf("the provider answered with a record of %q instead of %q", clip(m.Id), clip(want))}
 	}
@@ -45,7 +50,7 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 	f := core.Fact{Machine: inventory.Machine{
 		ID: m.Id, State: inventory.State(m.State), InstanceType: m.InstanceType, Zone: m.Zone,
 		CapacityType: inventory.CapacityType(m.CapacityType), Price: inventory.PriceOfDollars(m.PricePerHour),
-		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: m.LastError,
+		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: cutError(m.LastError),
 		Failure: int32(m.Failure), DrainSeconds: m.DrainEstimateSeconds, HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
 	}}
 	var refused *Refused
@@ -58,6 +63,31 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 	f.Machine.Labels, f.Machine.Taints = sortLabels(m.Labels), taintsOf(m)
 	readMetadata(&f, m.ShardMetadata)
 	return f, nil
+}
+
+// What a record may hold. A shard keeps it for each of its machines, and a provider may be broken.
+const (
+	recordBytesMax = 64 << 10 // without metadata, of which little is kept
+	recordTextMax  = 4 << 10  // its id, and what is kept of an error
+)
+
+// keptBytes is the size of a record without its metadata.
+func keptBytes(m *pb.Machine) int {
+	n := proto.Size(m)
+	if n <= recordBytesMax {
+		return n
+	}
+	for k, v := range m.ShardMetadata {
+		n -= len(k) + len(v)
+	}
+	return n
+}
+
+func cutError(s string) string {
+	if len(s) <= recordTextMax {
+		return s
+	}
+	return strings.ToValidUTF8(s[:recordTextMax], "")
 }
 
 func sortLabels(m map[string]string) []inventory.Label {
@@ -128,10 +158,14 @@ func supply(field string, m map[string]string) ([]resource.Quantity, *Refused) {
 // malformed is skipped (SHARD-13.14). The map itself is not kept.
 func readMetadata(f *core.Fact, m map[string]string) {
 	priority, interruption, reclamation, fingerprint, group, owner := core.MetadataKeys()
-	if v, ok := m[fingerprint]; ok {
+	text := func(key string) (string, bool) {
+		v, ok := m[key]
+		return v, ok && len(v) <= recordTextMax
+	}
+	if v, ok := text(fingerprint); ok {
 		f.Attribution.Fingerprint, f.HasAttribution = v, true
 	}
-	if v, ok := m[group]; ok {
+	if v, ok := text(group); ok {
 		f.Attribution.Group = v
 	}
 	if v, ok := m[priority]; ok {
@@ -145,7 +179,7 @@ func readMetadata(f *core.Fact, m map[string]string) {
 	if p, ok := penalty(m[reclamation]); ok {
 		f.Attribution.Reclamation, f.HasAttribution = p, true
 	}
-	f.Owner = m[owner]
+	f.Owner, _ = text(owner)
 }
 
 func penalty(s string) (demand.Penalty, bool) {

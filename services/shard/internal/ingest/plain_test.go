@@ -1,9 +1,13 @@
 package ingest
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -65,5 +69,63 @@ func usualRecord() *pb.Machine {
 func TestUsualRecordsArePlain(t *testing.T) {
 	if m := usualRecord(); !plain(m) {
 		t.Error("not plain")
+	}
+}
+
+// SHARD-10.6: what a provider may have kept for one machine is bounded, whichever way its record is read. A long error is cut, and long metadata, which is
+// not kept, does no harm.
+func TestRecordsAreBounded(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 1 << 20, RollupNeeds: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := func(n int) string { return strings.Repeat("ä", n/2) }
+	for name, c := range map[string]struct {
+		edit func(*pb.Machine)
+		want string // why it is refused
+	}{
+		"a long id":     {func(m *pb.Machine) { m.Id = long(5000) }, "identity"},
+		"a long type":   {func(m *pb.Machine) { m.InstanceType = long(1 << 20) }, "structural"},
+		"a long host":   {func(m *pb.Machine) { m.Host.Ref = long(1 << 20) }, "structural"},
+		"a long error":  {func(m *pb.Machine) { m.LastError = long(1 << 20) }, "structural"},
+		"a cut error":   {func(m *pb.Machine) { m.LastError = "x" + long(10_000) }, ""},
+		"long metadata": {func(m *pb.Machine) { m.ShardMetadata = map[string]string{"other": long(1 << 20)} }, ""},
+		"long labels":   {func(m *pb.Machine) { m.Labels = map[string]string{"k": long(1 << 20)} }, "structural"},
+		"many labels": {func(m *pb.Machine) {
+			m.Labels = map[string]string{}
+			for i := range 10_000 {
+				m.Labels[fmt.Sprint("key", i)] = ""
+			}
+		}, "structural"},
+		"many taints": {func(m *pb.Machine) { m.Taints = make([]*pb.Taint, 70_000) }, "structural"},
+		"many resources": {func(m *pb.Machine) {
+			for i := range 10_000 {
+				m.Resources.Resources[fmt.Sprint("r", i)] = "1"
+			}
+		}, "structural"},
+	} {
+		m := usualRecord()
+		c.edit(m)
+		for i := range m.Taints {
+			m.Taints[i] = &pb.Taint{}
+		}
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, refused, err := g.Batch().Record(raw)
+		asked, answered := g.Machine(m, "")
+		why := map[bool]string{}
+		for is, r := range map[bool]*Refused{true: refused, false: answered} {
+			if r != nil {
+				why[is] = r.Reason
+			}
+		}
+		if err != nil || why[true] != c.want || why[false] != c.want {
+			t.Errorf("%s: refused %v in a List and %v alone, want %q; %v", name, refused, answered, c.want, err)
+		}
+		if n := len(read.Machine.ID) + len(read.Machine.LastError); n > recordTextMax+500 || !utf8.ValidString(read.Machine.LastError) || asked.Machine.LastError != read.Machine.LastError {
+			t.Errorf("%s: %d bytes of id and error are kept", name, n)
+		}
 	}
 }

@@ -47,6 +47,35 @@ func New(l Limits) (*Gate, error) {
 // Check runs the generated rules on one payload and says in one line what is wrong.
 func (g *Gate) Check(m proto.Message) error { return g.rules.Validate(m) }
 
+// Oversize refuses a roll-up by its size, before it is decoded: decoding takes many times as much memory. ok is false if it is small enough.
+func (g *Gate) Oversize(raw []byte, cluster string) (e core.RollupArrived, ok bool) {
+	if int64(len(raw)) <= g.limits.RollupBytes {
+		return e, false
+	}
+	e = core.RollupArrived{Cluster: cluster, Bytes: int64(len(raw)), Reject: g.tooManyBytes(len(raw))}
+	for rest := raw; len(rest) > 0; {
+		num, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			break
+		}
+		if num == 2 && kind == protowire.VarintType { // when it was made, which the answer repeats
+			if at, m := protowire.ConsumeVarint(rest[n:]); m > 0 {
+				e.Timestamp = int64(at)
+			}
+		}
+		size := protowire.ConsumeFieldValue(num, kind, rest[n:])
+		if size < 0 {
+			break
+		}
+		rest = rest[n+size:]
+	}
+	return e, true
+}
+
+func (g *Gate) tooManyBytes(size int) *core.Rejection {
+	return reject("too_large", fmt.Sprintf("%d bytes; at most %d are accepted", size, g.limits.RollupBytes), -1, "")
+}
+
 // Soft limits, above which a roll-up is accepted with a warning (WIRE-4.4).
 const (
 	softBytes = 1 << 20
@@ -102,7 +131,7 @@ func reject(reason, message string, index int64, path string) *core.Rejection {
 func (g *Gate) refuse(m *pb.ClusterCapacityNeeds, cluster string, size int) *core.Rejection {
 	switch {
 	case int64(size) > g.limits.RollupBytes:
-		return reject("too_large", fmt.Sprintf("%d bytes; at most %d are accepted", size, g.limits.RollupBytes), -1, "")
+		return g.tooManyBytes(size)
 	case int64(len(m.Needs)) > g.limits.RollupNeeds:
 		return reject("too_large", fmt.Sprintf("%d rows; at most %d are accepted", len(m.Needs), g.limits.RollupNeeds), -1, "needs")
 	case m.ClusterId != cluster:

@@ -40,6 +40,21 @@ func (l *labelSets) value(id uint32, key symbol.ID) (symbol.ID, bool) {
 	return 0, false
 }
 
+// some says which of the keys some set has.
+func (l *labelSets) some(keys []symbol.ID) map[symbol.ID]bool {
+	out, left := map[symbol.ID]bool{}, slices.Clone(keys)
+	slices.Sort(left)
+	for id := 0; id < len(l.sets) && len(left) > 0; id++ {
+		for w := l.get(uint32(id)); len(w) > 0; w = w[2:] {
+			if at, in := slices.BinarySearch(left, w[0]); in {
+				out[w[0]] = true
+				left = slices.Delete(left, at, at+1)
+			}
+		}
+	}
+	return out
+}
+
 func hashWords(w []symbol.ID) uint64 {
 	h := uint64(len(w)) * 0x9E3779B97F4A7C15
 	for _, x := range w {

@@ -94,6 +94,16 @@ func (l *List) insert(i Index, before func(a, b Index) bool) (int, int) {
 	return at, pos
 }
 
+// push adds a machine that comes after all others.
+func (l *List) push(i Index) {
+	if last := len(l.chunks) - 1; last < 0 || len(l.chunks[last]) == chunkMax {
+		l.chunks = append(l.chunks, nil)
+	}
+	l.n++
+	l.last = len(l.chunks) - 1
+	l.chunks[l.last] = append(grow(l.chunks[l.last]), i)
+}
+
 // grow returns s with capacity for one more element. It adds an eighth and not a half, because machines come once, in a
 // first List, and stay.
 func grow[S ~[]E, E any](s S) S { return growBy(s, 8) }

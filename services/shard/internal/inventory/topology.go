@@ -91,41 +91,99 @@ func (d *Domain) RunStart(k Pool, class uint32) (chunk, pos int) {
 	return chunk, pos
 }
 
-// SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten.
+// SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten, but for up to spareKeys that machines have:
+// they may come again, and each would index all machines again.
 func (t *Table) SetTopologyKeys(keys []string) {
-	var next []*Topology
+	old := map[symbol.ID]*Topology{}
+	for _, top := range t.topology {
+		old[top.Key] = top
+	}
+	var next, fresh []*Topology
 	for _, key := range keys {
 		id := t.space.Strings.Intern(key)
-		if old := t.TopologyOf(id); old != nil {
-			next = append(next, old)
+		top := old[id]
+		if top == nil {
+			t.version++
+			top = &Topology{Key: id, byValue: map[symbol.ID]int32{}, byClass: id == t.typeKey || id == t.zoneKey}
+			fresh = append(fresh, top)
+		} else {
 			t.space.Strings.Release(id) // the old one has its own
-			continue
-		}
-		t.version++
-		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}, byClass: id == t.typeKey || id == t.zoneKey}
-		for i := range Index(t.rows.n) {
-			r := t.rows.at(i)
-			if r.flags&isLive == 0 {
-				continue
-			}
-			if r.sound() {
-				top.indexOwned(t, Index(i), +1)
-			}
-			if k, ok := r.pool(); ok {
-				top.index(t, Index(i), k, +1)
-			}
+			delete(old, id)
 		}
 		next = append(next, top)
 	}
-	for _, old := range t.topology {
-		if !slices.Contains(next, old) {
-			for d := range old.Domains {
-				t.space.Strings.Release(old.Domains[d].Value)
+	spare := spareKeys
+	for _, top := range t.topology {
+		switch {
+		case old[top.Key] != top:
+		case spare > 0 && top.worth():
+			spare--
+			next = append(next, top)
+		default:
+			for d := range top.Domains {
+				t.space.Strings.Release(top.Domains[d].Value)
 			}
-			t.space.Strings.Release(old.Key)
+			t.space.Strings.Release(top.Key)
 		}
 	}
 	t.topology = next
+	t.fill(fresh)
+}
+
+// worth reports whether a topology without demand is kept: machines are in it, and not each in a domain of its own.
+func (top *Topology) worth() bool {
+	return len(top.Domains) <= spareValues && slices.ContainsFunc(top.Domains, func(d Domain) bool { return len(d.Owned)+len(d.Cells[0])+len(d.Cells[1]) > 0 })
+}
+
+// fill indexes machines in new topologies. A key that no machine has costs nothing.
+func (t *Table) fill(fresh []*Topology) {
+	var keys []symbol.ID
+	for _, top := range fresh {
+		keys = append(keys, top.Key)
+	}
+	has := t.labelSets.some(keys)
+	for _, top := range fresh {
+		if top.byClass || has[top.Key] {
+			t.fillOne(top)
+		}
+	}
+}
+
+// fillOne goes through the free machines in the order of a domain's pools, so that each is appended, and looks at each set of labels once.
+func (t *Table) fillOne(top *Topology) {
+	domains := make([]int32, len(t.labelSets.sets)) // 0: not looked at; else the domain and 2
+	domain := func(i Index) int32 {
+		if top.byClass {
+			return top.domainOf(t, i)
+		}
+		d := &domains[t.labels[i]]
+		if *d == 0 {
+			*d = top.domainOf(t, i) + 2
+		}
+		return *d - 2
+	}
+	for class := range t.classes {
+		for k := range t.classes[class].Pools {
+			for _, part := range t.classes[class].Pools[k].chunks {
+				for _, i := range part {
+					if d := domain(i); d >= 0 {
+						top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], uint32(class), +1)
+						if !top.byClass {
+							top.Domains[d].Pools[k].push(i)
+						}
+					}
+				}
+			}
+		}
+	}
+	for i := range Index(t.rows.n) {
+		if r := t.rows.at(i); r.flags&isLive != 0 && r.sound() {
+			if d := domain(i); d >= 0 {
+				top.Domains[d].OwnedVersion = t.version
+				top.Domains[d].Owned = count(top.Domains[d].Owned, r.Class, +1)
+			}
+		}
+	}
 }
 
 // ByClass reports whether every class has one value of the key: whoever asks for a Topology of a type or a zone must

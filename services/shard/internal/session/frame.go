@@ -24,9 +24,12 @@ func (f *Received) message() (*pb.OperatorMessage, error) {
 }
 
 // rollup returns the bytes of the roll-up if the frame is one and nothing else.
-func (f *Received) rollup() ([]byte, bool) {
+func (f *Received) rollup() ([]byte, bool) { return f.only(2) }
+
+// only returns the bytes of a payload by its number, if the frame is that and nothing else.
+func (f *Received) only(payload protowire.Number) ([]byte, bool) {
 	num, kind, n := protowire.ConsumeTag(f.raw)
-	if n < 0 || num != 2 || kind != protowire.BytesType {
+	if n < 0 || num != payload || kind != protowire.BytesType {
 		return nil, false
 	}
 	v, m := protowire.ConsumeBytes(f.raw[n:])

@@ -141,7 +141,7 @@ func (h *Handler) Session(ctx context.Context, s *stream) error {
 	if err != nil {
 		return h.receiveError(err, "the stream ended before a Hello arrived")
 	}
-	hello, err := h.hello(first)
+	hello, err := h.firstHello(first)
 	if err != nil {
 		return err
 	}
@@ -155,19 +155,27 @@ func (h *Handler) Session(ctx context.Context, s *stream) error {
 	return h.run(ctx, s, l, hello)
 }
 
-// hello reads the first frame.
-func (h *Handler) hello(f *Received) (hello *pb.Hello, err error) {
+// firstHello reads the first frame.
+func (h *Handler) firstHello(f *Received) (hello *pb.Hello, err error) {
+	if err := h.sized(f); err != nil {
+		return nil, err
+	}
 	aside(func() {
 		m, broken := f.message()
 		if hello = m.GetHello(); broken != nil || hello == nil {
 			err = rpc.NewError(connect.CodeInvalidArgument, "the first frame must be a Hello with the cluster's id")
 			return
 		}
-		if bad := h.cfg.Gate.Check(hello); bad != nil {
-			err = rpc.NewError(connect.CodeInvalidArgument, "Hello: "+bad.Error())
-		}
+		err = h.checkHello(hello)
 	})
 	return hello, err
+}
+
+func (h *Handler) checkHello(hello *pb.Hello) error {
+	if bad := h.check(hello); bad != nil {
+		return rpc.NewError(connect.CodeInvalidArgument, "Hello: "+errorText(bad))
+	}
+	return nil
 }
 
 // admit checks the caller, before anything is installed (SHARD-7.2, WIRE-6.2).
@@ -224,7 +232,9 @@ func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) 
 		}
 	})
 	h.open(ctx, l, hello)
-	aside(func() { log.Info("session opened", "operator", hello.OperatorVersion, "features", hello.Features) })
+	aside(func() {
+		log.Info("session opened", "operator", hello.OperatorVersion, "features", clip(strings.Join(hello.Features, " ")))
+	})
 	err := h.receive(ctx, s, l)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

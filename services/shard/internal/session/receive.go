@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 		}
 		if raw, is := f.rollup(); is {
 			h.rollup(ctx, l, raw)
-		} else {
+		} else if err = h.sized(f); err == nil {
 			aside(func() { err = h.route(ctx, l, f) })
 		}
 		if err != nil {
@@ -47,6 +48,18 @@ func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// frameBytesMax bounds a frame without roll-up or boot data: the largest, UnplacedPods, may have 13 MB of names.
+const frameBytesMax = 16 << 20
+
+// sized refuses a frame before it is decoded, which takes many times as much memory.
+func (h *Handler) sized(f *Received) error {
+	if _, boot := f.only(3); boot || len(f.raw) <= frameBytesMax {
+		return nil
+	}
+	h.cfg.Observe.FrameOversize()
+	return rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("a frame has %d bytes; at most %d are accepted of one without roll-up or boot data", len(f.raw), frameBytesMax))
 }
 
 // errFrame ends the session of a peer that sends what is no frame.
@@ -68,17 +81,32 @@ func (h *Handler) route(ctx context.Context, l *live, f *Received) error {
 			h.rollup(ctx, l, raw)
 		}
 	case *pb.OperatorMessage_BootstrapResponse:
-		h.bootstrap(ctx, l, p.BootstrapResponse)
+		r := p.BootstrapResponse
+		r.Error = clip(r.Error)
+		r.UserData = r.UserData[:min(len(r.UserData), h.cfg.BlobBytesMax+1)] // enough to see that it is too large
+		if h.passes(l, "bootstrap", r) {
+			h.bootstrap(ctx, l, r)
+		}
 	case *pb.OperatorMessage_ReclaimAck:
-		h.reclaimAck(ctx, l, p.ReclaimAck)
+		r := p.ReclaimAck
+		for _, f := range r.GetFailures() {
+			if f != nil {
+				f.Message = clip(f.Message)
+			}
+		}
+		if h.passes(l, "reclaim_ack", r) {
+			h.reclaimAck(ctx, l, r)
+		}
 	case *pb.OperatorMessage_NodeReport:
 		r := p.NodeReport
+		r.Reason = clip(r.Reason)
 		if h.passes(l, "node_report", r) {
 			l.fast.Push(ctx, core.NodeReported{Cluster: l.cluster, Session: l.number, Machine: r.MachineId, Node: r.NodeName,
 				Present: r.Present, Ready: r.Present && r.Ready, LastOfFullSet: r.LastOfFullSet, Contents: contents(r.Contents)})
 		}
 	case *pb.OperatorMessage_DrainReport:
 		r := p.DrainReport
+		r.Reason = clip(r.Reason)
 		if h.passes(l, "drain_report", r) {
 			l.fast.Push(ctx, core.DrainReported{Cluster: l.cluster, Session: l.number, Instruction: r.InstructionId, State: int32(r.State),
 				PodsLeft: int64(r.PodsTotal - r.PodsEvicted), Blocking: r.BlockingBudgets, Reason: r.Reason})
@@ -93,9 +121,27 @@ func (h *Handler) route(ctx context.Context, l *live, f *Received) error {
 	return nil
 }
 
-// passes runs the generated rules on a payload that needs no answer; one that breaks them is counted and skipped.
+// check runs the generated rules on a payload. A field without one has the bound of all requests: the server's own check sees no frames of sessions, which
+// are not decoded yet when it runs.
+func (h *Handler) check(m proto.Message) error {
+	if err := rpc.CheckBounds(m); err != nil {
+		return err
+	}
+	return h.cfg.Gate.Check(m)
+}
+
+// clip cuts a text for people, so that the frame with it is heard.
+func clip(s string) string {
+	const most = 1024
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// passes checks a payload that needs no answer; one that breaks the rules is counted and skipped.
 func (h *Handler) passes(l *live, kind string, m proto.Message) bool {
-	if err := h.cfg.Gate.Check(m); err != nil {
+	if err := h.check(m); err != nil {
 		h.cfg.Observe.StrayFrame("invalid_" + kind)
 		h.cfg.Log.Warn("a frame was skipped", "cluster", l.cluster, "kind", kind, "err", errorText(err))
 		return false
@@ -107,6 +153,9 @@ func (h *Handler) passes(l *live, kind string, m proto.Message) bool {
 func (h *Handler) retry(ctx context.Context, l *live, hello *pb.Hello) error {
 	if hello.GetClusterId() != l.cluster {
 		return rpc.NewError(connect.CodeInvalidArgument, "a session cannot change its cluster; open another stream")
+	}
+	if err := h.checkHello(hello); err != nil {
+		return err
 	}
 	h.open(ctx, l, hello)
 	return nil
@@ -208,6 +257,10 @@ func (h *Handler) gate(ctx context.Context, l *live, raw *rawRollup) (core.Rollu
 	}
 	defer func() { <-workers }()
 	raw = l.newest(raw)
+	if e, is := h.cfg.Gate.Oversize(raw.bytes, l.cluster); is {
+		e.Session, e.Arrival, e.Received = l.number, raw.arrived, raw.received
+		return e, nil
+	}
 	m := &pb.ClusterCapacityNeeds{}
 	if err := proto.Unmarshal(raw.bytes, m); err != nil {
 		return core.RollupArrived{}, errFrame(err)
