@@ -247,6 +247,23 @@ func TestShardRestarts(t *testing.T) {
 	eventually(t, "its records are followed again", func() bool { return again.streams.Load() == 1 })
 }
 
+// OPS-6.5: a search waits a bounded time for a shard that does not answer, names it, and finds what the others have.
+func TestSearchBesideAShardThatHangs(t *testing.T) {
+	well, _ := serveShard(t, &shardStub{name: "blue"}, "127.0.0.1:0")
+	base, _, _ := serveConsole(t, &shardStub{name: "red", hangs: true}, func(c *Config) { c.Shards = append(c.Shards, "s1="+well) })
+	eventually(t, "a hit of the other shard", func() bool {
+		got, err := consoleClient(base).Search(t.Context(), connect.NewRequest(&pb.SearchRequest{Query: "m-1"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hits, missing := got.Msg.GetHits(), got.Msg.GetMissing()
+		if len(missing) == 1 && !strings.HasPrefix(missing[0], "s0: ") {
+			t.Fatalf("missing %v", missing)
+		}
+		return len(missing) == 1 && len(hits) == 1 && hits[0].GetShardId() == "s1"
+	})
+}
+
 // OPS-6.10: names are passed as they are, and a record is told in the words of the command line.
 func TestNamesAndSentences(t *testing.T) {
 	hostile := "<img src=x onerror=alert(1)>\u202e\x1b[31m" + strings.Repeat("x", 4096)

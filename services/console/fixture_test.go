@@ -31,6 +31,7 @@ type shardStub struct {
 	inspects, streams, watches atomic.Int64 // begun; under way; begun
 	name                       string       // of the cluster
 	orders                     *orderStub   // nil: no orders are served
+	hangs                      bool         // answers no question about its clusters
 }
 
 func (s *shardStub) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
@@ -65,7 +66,11 @@ func (s *shardStub) GetMachine(context.Context, *connect.Request[pb.GetMachineRe
 	return nil, connect.NewError(connect.CodeNotFound, io.EOF)
 }
 
-func (s *shardStub) ListClusters(context.Context, *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
+func (s *shardStub) ListClusters(ctx context.Context, _ *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
+	if s.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return connect.NewResponse(&pb.ListClustersResponse{Clusters: []*pb.ClusterView{{ClusterId: s.name}}}), nil
 }
 

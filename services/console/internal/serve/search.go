@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,6 +20,7 @@ const (
 	clustersPage   = 5000
 	searchTimeout  = 5 * time.Second
 	clusterTimeout = 2 * time.Second
+	shardTimeout   = 2 * time.Second
 )
 
 // finder collects hits, those whose name begins with the part first.
@@ -30,7 +32,7 @@ type finder struct {
 	more  bool
 }
 
-func (f *finder) full() bool { return len(f.first) >= f.limit }
+func (f *finder) in(name string) bool { return strings.Contains(strings.ToLower(name), f.part) }
 
 func (f *finder) add(h *pb.SearchHit) {
 	name := strings.ToLower(h.GetName())
@@ -57,6 +59,51 @@ func (f *finder) addMachine(shard string, m *pb.MachineView) {
 	f.add(hit)
 }
 
+// searched is what a shard answered to a search.
+type searched struct {
+	clusters *pb.ListClustersResponse
+	machines *pb.ListMachinesResponse
+	err      error
+}
+
+func (f *finder) ask(ctx context.Context, shard *sources.Shard) (a searched) {
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
+	defer cancel()
+	if a.clusters, a.err = asked(ctx, shard, &pb.ListClustersRequest{PageSize: clustersPage}, shard.Read.ListClusters); a.err != nil {
+		return a
+	}
+	a.machines, a.err = asked(ctx, shard, &pb.ListMachinesRequest{NamePart: f.part, PageSize: int32(f.limit)}, shard.Read.ListMachines) //nolint:gosec // at most 100
+	return a
+}
+
+// addAll adds what a shard has, and what the console knows of it without a question.
+func (f *finder) addAll(shard *sources.Shard, a *searched) {
+	st := shard.Snapshot()
+	if f.in(shard.ID) {
+		f.add(&pb.SearchHit{Kind: "shard", Name: shard.ID, ShardId: shard.ID})
+	}
+	for _, p := range st.Status.GetProviders() {
+		if f.in(p.GetName()) {
+			f.add(&pb.SearchHit{Kind: "provider", Name: p.GetName(), ShardId: shard.ID, About: "provider of " + shard.ID})
+		}
+	}
+	for _, x := range a.clusters.GetClusters() {
+		if f.in(x.GetClusterId()) {
+			f.add(&pb.SearchHit{Kind: "cluster", Name: x.GetClusterId(), ShardId: shard.ID, ClusterId: x.GetClusterId(), About: "cluster of " + shard.ID})
+		}
+	}
+	for _, row := range needsOf(st) {
+		n := row.GetNeed()
+		if name := n.GetClusterId() + "/" + n.GetNeed().GetRowId(); f.in(name) {
+			f.add(&pb.SearchHit{Kind: "need", Name: name, ShardId: shard.ID, ClusterId: n.GetClusterId(), Target: n.GetNeed().GetRowId(), About: n.GetDetailText()})
+		}
+	}
+	f.more = f.more || a.machines.GetNextPageToken() != ""
+	for _, m := range a.machines.GetMachines() {
+		f.addMachine(shard.ID, m)
+	}
+}
+
 // Search finds things by a part of their name.
 func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequest]) (*connect.Response[pb.SearchResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
@@ -67,44 +114,17 @@ func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequ
 	}
 	defer c.Sources.Watch()()
 	out := &pb.SearchResponse{}
-	for _, shard := range c.Sources.Shards() {
-		st := shard.Snapshot()
-		if strings.Contains(strings.ToLower(shard.ID), f.part) {
-			f.add(&pb.SearchHit{Kind: "shard", Name: shard.ID, ShardId: shard.ID})
-		}
-		for _, p := range st.Status.GetProviders() {
-			if strings.Contains(strings.ToLower(p.GetName()), f.part) {
-				f.add(&pb.SearchHit{Kind: "provider", Name: p.GetName(), ShardId: shard.ID, About: "provider of " + shard.ID})
-			}
-		}
-		clusters, err := asked(ctx, shard, &pb.ListClustersRequest{PageSize: clustersPage}, shard.Read.ListClusters)
-		if err != nil {
+	shards := c.Sources.Shards()
+	answers := make([]searched, len(shards))
+	var asking sync.WaitGroup
+	for i, shard := range shards { // a shard that is slow holds up no other
+		asking.Go(func() { answers[i] = f.ask(ctx, shard) })
+	}
+	asking.Wait()
+	for i, shard := range shards {
+		f.addAll(shard, &answers[i])
+		if err := answers[i].err; err != nil {
 			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
-			continue
-		}
-		for _, x := range clusters.GetClusters() {
-			if strings.Contains(strings.ToLower(x.GetClusterId()), f.part) {
-				f.add(&pb.SearchHit{Kind: "cluster", Name: x.GetClusterId(), ShardId: shard.ID, ClusterId: x.GetClusterId(), About: "cluster of " + shard.ID})
-			}
-		}
-		for _, row := range needsOf(st) {
-			n := row.GetNeed()
-			name := n.GetClusterId() + "/" + n.GetNeed().GetRowId()
-			if strings.Contains(strings.ToLower(name), f.part) {
-				f.add(&pb.SearchHit{Kind: "need", Name: name, ShardId: shard.ID, ClusterId: n.GetClusterId(), Target: n.GetNeed().GetRowId(), About: n.GetDetailText()})
-			}
-		}
-		if f.full() {
-			continue
-		}
-		machines, err := asked(ctx, shard, &pb.ListMachinesRequest{NamePart: f.part, PageSize: int32(f.limit)}, shard.Read.ListMachines) //nolint:gosec // at most 100
-		if err != nil {
-			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
-			continue
-		}
-		f.more = f.more || machines.GetNextPageToken() != ""
-		for _, m := range machines.GetMachines() {
-			f.addMachine(shard.ID, m)
 		}
 	}
 	c.findObjects(ctx, f, out)
