@@ -43,7 +43,7 @@ func TestOperatorThatNeverAnswers(t *testing.T) {
 // Scenario 23, SHARD-16.5, 16.9: an operator that answers every pull with an error keeps the pool intact; the pause
 // grows, and its words are in the verdict.
 func TestOperatorThatAlwaysFails(t *testing.T) {
-	w := newWorld(t, nil, host("h1", inventory.Idle, ""))
+	w := newWorld(t, nil, cheap(host("h1", inventory.Idle, "")))
 	w.blob = func(PullBootstrap) *BootstrapAnswered { return &BootstrapAnswered{Error: "template: no such key"} }
 	w.connect("red")
 	w.run(Second)

@@ -49,7 +49,7 @@ func TestUnknownWithoutEffectIsTriedThreeTimes(t *testing.T) {
 // Scenario 48, SHARD-14.8, 14.9: a refused Delete backs off and the machine can still be used; a Failed machine that the
 // provider repairs is adopted.
 func TestRefusedDeleteAndRepairedMachine(t *testing.T) {
-	w := newWorld(t, nil, host("h1", inventory.Idle, ""), host("f1", inventory.Failed, ""))
+	w := newWorld(t, nil, cheap(host("h1", inventory.Idle, "")), cheap(host("f1", inventory.Failed, "")))
 	w.reply = func(x Command) (Code, bool) {
 		if x.RPC == RPCDelete {
 			return CodeUnimplemented, false

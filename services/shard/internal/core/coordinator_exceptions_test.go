@@ -93,7 +93,7 @@ func TestExceptionsAfterAStart(t *testing.T) {
 	stored.Returned = []Exception{{Machine: "old", Owner: "shard-0", Move: "m-old"}}
 	w := &world{t: t, c: New(nil), mono: Second, wall: 1_800_000_000 * Second, provider: map[string]*inventory.Machine{}, attributions: map[string]Attribution{},
 		samples: map[string]int64{}, sessions: map[string]int64{}, deleted: map[string]bool{}}
-	m := zoned("b1", "zb", inventory.Idle, "")
+	m := cheap(zoned("b1", "zb", inventory.Idle, ""))
 	w.provider["b1"], w.listErr = &m, true
 	w.step(Started{Config: Config{ShardID: "shard-0", Providers: []string{"p"}, Coordinated: true, ReclaimCapOff: true}, Epoch: 8,
 		Control: Control{View: stored, Coordinator: Lineage{Term: 1, UUID: "u"}}})

@@ -75,7 +75,7 @@ func TestRepeatedEmptyListsAreBelieved(t *testing.T) {
 // Scenario 38, SHARD-13.17, 12.4, 6.2, 2.8: with Lists failing decisions go on, nothing fails, and Reclaim and Delete stop when the
 // inventory is five minutes old.
 func TestListsThatFail(t *testing.T) {
-	w := newWorld(t, nil, append(hostsOf(2, "red"), host("i1", inventory.Idle, ""))...)
+	w := newWorld(t, nil, append(hostsOf(2, "red"), cheap(host("i1", inventory.Idle, "")))...)
 	w.dwell = 0
 	w.connect("red")
 	w.run(Second)

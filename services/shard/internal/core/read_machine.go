@@ -149,7 +149,7 @@ func (c *reader) HoldUntil(id string) int64 {
 	if !ok || c.world.Inventory.State(i) != inventory.Idle {
 		return 0
 	}
-	if hold, elastic := c.policy.Hold.Of(c.world.Inventory.CapacityType(i)); elastic {
+	if hold, elastic := c.policy.Hold.Of(c.world.Inventory.CapacityType(i), c.world.Inventory.Price(i)); elastic {
 		return c.world.Inventory.Since(i) + hold
 	}
 	return 0

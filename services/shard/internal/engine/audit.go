@@ -53,7 +53,7 @@ func (x *Audit) action(w *World, p *Policy, r *Result, a *Action) string {
 			return "it is promised to cluster " + to.Cluster + " (P1)"
 		}
 	case Delete:
-		hold, elastic := p.Hold.Of(inv.CapacityType(a.Machine))
+		hold, elastic := p.Hold.Of(inv.CapacityType(a.Machine), inv.Price(a.Machine))
 		if _, promised := inv.Promise(a.Machine); !elastic || promised || inv.Now()-row.Since < hold {
 			return "it must not be released yet (P7)"
 		}

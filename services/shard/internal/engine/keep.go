@@ -96,7 +96,7 @@ func (r *Result) keepIdle(w *World, p *Policy, i inventory.Index, k *Keep) {
 	_, promised := inv.Promise(i)
 	marks := inv.Withheld(i)
 	block := slices.IndexFunc(marks, func(m inventory.Withheld) bool { return m.Reason.BlocksRelease() })
-	hold, elastic := p.Hold.Of(inv.CapacityType(i))
+	hold, elastic := p.Hold.Of(inv.CapacityType(i), inv.Price(i))
 	switch {
 	case inv.Foreign(i):
 		k.Reason = KeepNotOwned
@@ -160,7 +160,7 @@ var keepCodes = [...]code{
 	KeepPromised:          {"PROMISED", "It is reserved for a need.", "Available to other needs when that need requires less."},
 	KeepPromisedUnused:    {"PROMISED_UNUSED", "It was reserved for a need that no longer requires it.", "No action is needed: once it is ready, any need may use it. It is deleted after its hold time."},
 	KeepLeaving:           {"LEAVING", "It is being released.", "No action is needed. During a drain, `bigfleet get drains` names what blocks it."},
-	KeepHold:              {"HOLD", "It is Idle and within its hold time.", "Deleted when the hold time ends."},
+	KeepHold:              {"HOLD", "It is Idle and within its hold time, which is shorter for a dearer machine.", "Deleted when the hold time ends."},
 	KeepFixed:             {"FIXED", "It is Idle. Machines of its capacity type are never released.", "Any need that fits may use it. To release it, remove it at its provider."},
 	KeepWithheld:          {"WITHHELD", "It is withheld.", "Offered again when the mark expires."},
 	KeepSlot:              {"SLOT", "It is available to buy and costs nothing.", "Bought when a need requires it."},

@@ -39,17 +39,38 @@ type Weights struct{ Priority, Drain, Interruption, Reclamation int64 }
 
 // Holds says how long Idle machines of the elastic types are kept, in nanoseconds. A type cannot be released whose hold
 // is not above 0; other types never are, and this type cannot say otherwise (ENG-16.7).
-type Holds struct{ OnDemand, Spot int64 }
+type Holds struct {
+	OnDemand, Spot int64
+	Spend          int64 // millionths of a dollar that a hold may cost; 0: any amount
+	Least          int64 // however dear the machine is
+}
 
-// Of returns the hold of a capacity type, and false for types that are never released.
-func (h Holds) Of(c inventory.CapacityType) (int64, bool) {
+// Of returns the hold of a machine, and false for types that are never released.
+func (h Holds) Of(c inventory.CapacityType, price int64) (int64, bool) {
+	most := h.most(c)
+	if h.Spend > 0 && price > 0 {
+		most = min(most, max(h.Least, h.Spend*(3600*Second)/price))
+	}
+	return most, most > 0
+}
+
+// Shortest is the shortest hold that a machine of a capacity type can have.
+func (h Holds) Shortest(c inventory.CapacityType) (int64, bool) {
+	most := h.most(c)
+	if h.Spend > 0 {
+		return min(most, h.Least), most > 0
+	}
+	return most, most > 0
+}
+
+func (h Holds) most(c inventory.CapacityType) int64 {
 	switch c {
 	case inventory.OnDemand:
-		return h.OnDemand, h.OnDemand > 0
+		return h.OnDemand
 	case inventory.Spot:
-		return h.Spot, h.Spot > 0
+		return h.Spot
 	}
-	return 0, false
+	return 0
 }
 
 // DefaultPolicy returns the constants of ENG-24.
@@ -60,7 +81,7 @@ func DefaultPolicy() *Policy {
 		DrainMargin:   120,
 		DrainEstimate: 30,
 		VictimWeights: Weights{Priority: 10, Drain: 1, Interruption: 1, Reclamation: 1},
-		Hold:          Holds{OnDemand: 600 * Second, Spot: 60 * Second},
+		Hold:          Holds{OnDemand: 600 * Second, Spot: 60 * Second, Spend: 50_000, Least: 60 * Second},
 		ParkAfter:     8, ParkReprobe: 32,
 		Sharing:    true,
 		StuckAfter: 120 * Second, SharingStep: 600 * Second, SharingCalm: 3600 * Second, EmptyAfter: 300 * Second,

@@ -63,7 +63,7 @@ func (c *checker) sameInventory(p *process) {
 
 // overdue: an elastic machine that has been unused for much longer than its hold.
 func (c *checker) overdue(m *machine) bool {
-	hold, elastic := c.w.policy.Hold.Of(m.CapacityType)
+	hold, elastic := c.w.policy.Hold.Of(m.CapacityType, m.Price)
 	return elastic && m.State == inventory.Idle && c.w.now-m.since > hold+quiet
 }
 
@@ -121,7 +121,7 @@ func (c *checker) noteJoining(r core.Record) {
 func (c *checker) ofJoining(r core.Record, at int64) bool {
 	hold := int64(0)
 	if m := c.w.machine(r.Machine); m != nil {
-		hold, _ = c.w.policy.Hold.Of(m.CapacityType)
+		hold, _ = c.w.policy.Hold.Of(m.CapacityType, m.Price)
 	}
 	return slices.ContainsFunc(c.joins, func(e joining) bool {
 		after := at - e.at

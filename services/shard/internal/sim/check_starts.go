@@ -184,7 +184,7 @@ func (c *checker) deleteStarted(p *process, r core.Record) {
 	if m == nil || c.lied[m.ID] {
 		return
 	}
-	hold, elastic := w.policy.Hold.Of(m.CapacityType)
+	hold, elastic := w.policy.Hold.Of(m.CapacityType, m.Price)
 	v, _ := p.core.Machine(r.Machine)
 	switch {
 	case v.Intended != "":

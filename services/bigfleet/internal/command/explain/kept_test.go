@@ -134,7 +134,7 @@ func keptReasons() []kept {
 			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
 		}, []string{"It is being released.", "`bigfleet get drains` names what blocks it"}},
 		{pb.KeepReason_KEEP_REASON_HOLD, onDemand(2), nil, func(v *virtual.Fleet) { wants(v, 2).Asks(virtual.Need("web", 1, 4, 0)) },
-			[]string{"It is Idle and within its hold time.", "Held until ", "Deleted when the hold time ends."}},
+			[]string{"It is Idle and within its hold time, which is shorter for a dearer machine.", "Held until ", "The wait costs ", "Deleted when the hold time ends."}},
 		{pb.KeepReason_KEEP_REASON_FIXED, bareMetal("a"), believesAll, func(v *virtual.Fleet) { idle(v, "a", 1) },
 			[]string{"Machines of its capacity type are never released", "Any need that fits may use it. To release it, remove it at its provider."}},
 		{pb.KeepReason_KEEP_REASON_WITHHELD, onDemand(4), nil, func(v *virtual.Fleet) {

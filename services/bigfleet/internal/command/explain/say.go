@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -124,11 +125,20 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 		line("Message from its provider: %s", v.GetLastError())
 	}
 	if h := m.GetHoldUntilUnixNanos(); h != 0 {
-		line("Held until %s.", output.Time(h))
+		line("Held until %s. %s", output.Time(h), waitCosts(v.GetPricePerHour(), time.Duration(h-m.GetMachine().GetStateSinceUnixNanos())))
 	}
 	if m.GetDrain() != nil {
 		line("%s", drain(m))
 	}
+}
+
+// waitCosts says what an Idle machine costs until its hold ends (ENG-16.7).
+func waitCosts(pricePerHour float64, wait time.Duration) string {
+	cents := 100 * pricePerHour * wait.Hours()
+	if cents < 1 {
+		return "The wait costs less than a cent in all."
+	}
+	return fmt.Sprintf("The wait costs $%.2f in all.", cents/100)
 }
 
 // interruptions words what was seen of a pool: how often, in how many hours of its machines.

@@ -204,7 +204,7 @@ func arrive(inv *inventory.Table, r *engine.Result, p *engine.Policy, i inventor
 		}
 	}
 	if inv.Seen(i) == inventory.Idle {
-		if hold, ok := p.Hold.Of(inv.CapacityType(i)); ok {
+		if hold, ok := p.Hold.Of(inv.CapacityType(i), inv.Price(i)); ok {
 			inv.SetSince(i, min(inv.Since(i), inv.Now()-hold))
 		}
 	}

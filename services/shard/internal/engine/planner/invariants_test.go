@@ -230,7 +230,7 @@ func checkFleet(w *engine.World, p *engine.Policy, r *engine.Result, v *views, o
 			return fmt.Errorf("ENG-P5: %s: excess %v, drained %v", inv.ID(i), excess, taken)
 		}
 		if h.action != nil && h.action.Kind == engine.Delete {
-			hold, ok := p.Hold.Of(inv.CapacityType(i))
+			hold, ok := p.Hold.Of(inv.CapacityType(i), inv.Price(i))
 			_, promised := inv.Promise(i)
 			if !ok || promised || len(h.claims) > 0 || inv.Now()-inv.Since(i) < hold {
 				return fmt.Errorf("ENG-P7: delete of %s", inv.ID(i))

@@ -235,7 +235,7 @@ func (st *settling) releases() {
 	inv := st.w.Inventory
 	from := len(st.res.Actions)
 	for _, c := range [...]inventory.CapacityType{inventory.OnDemand, inventory.Spot} {
-		hold, ok := st.policy.Hold.Of(c)
+		shortest, ok := st.policy.Hold.Shortest(c)
 		if !ok {
 			continue
 		}
@@ -243,10 +243,10 @@ func (st *settling) releases() {
 		for _, chunk := range inv.Releasable(c).Chunks() {
 			for _, i := range chunk {
 				r := inv.Row(i)
-				if st.now-r.Since < hold {
+				if st.now-r.Since < shortest {
 					break oldest
 				}
-				if !st.free.IsTaken(i) {
+				if hold, _ := st.policy.Hold.Of(c, inv.Class(r.Class).Price); st.now-r.Since >= hold && !st.free.IsTaken(i) {
 					st.res.Actions = append(st.res.Actions, engine.Action{Machine: i, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.NoNeed,
 						Cost: inv.Class(r.Class).Price, Drain: -1})
 				}

@@ -168,7 +168,7 @@ func (n settling) drain(m *Machine, k engine.Kind, c engine.Cause, d engine.Drai
 // forgotten stays (ENG-16.8).
 func (n settling) release() {
 	list := n.selectMachines(func(m *Machine) bool {
-		hold, ok := n.Policy.Hold.Of(m.CapacityType)
+		hold, ok := n.Policy.Hold.Of(m.CapacityType, m.Price)
 		blocked := slices.ContainsFunc(m.Marks, func(w inventory.Withheld) bool { return w.Reason.BlocksRelease() })
 		return ok && m.Seen == inventory.Idle && !m.Foreign && m.claim == nil && m.goesTo == nil && m.Promise == nil && !blocked &&
 			n.Now-m.since >= hold
