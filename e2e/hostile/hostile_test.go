@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -28,8 +27,10 @@ import (
 )
 
 const (
-	// attackers send at a time; the machine has two processors, and the servers need them.
-	attackers = 24
+	// attackers send at a time; the machine has two processors, and the servers need them. Beside them are some that wait most of the time.
+	attackers, waiters = 24, 8
+	// callsMin is how many calls there are at least, however busy the machine is.
+	callsMin = 10_000
 	// patience is how long an honest caller may wait, repeating what was refused for a moment.
 	patience = 60 * time.Second
 	bombSize = 128 << 20
@@ -77,6 +78,10 @@ func (s *slowly) Read(p []byte) (int, error) {
 
 // attack is one way to misuse an RPC.
 type attack func(ctx context.Context, g *generator, method protoreflect.MethodDescriptor) request
+
+// waits are the attacks whose callers wait: the request does not end for a while, or the server lets it wait for memory. Callers of their own make them, so
+// that the others make more calls.
+var waits = map[string]bool{"half": true, "a frame that lies": true, "bomb": true}
 
 // attacks by name. Generated messages come most often.
 func attacks() map[string]attack {
@@ -158,29 +163,42 @@ func zipped(m protoreflect.MethodDescriptor, data []byte) request {
 	return r
 }
 
-// Hardening: callers of every kind of identity misuse every RPC for a while. BIGFLEET_HOSTILE_SECONDS says how long, BIGFLEET_HOSTILE_SEED repeats
-// what was sent, up to the order in which it arrives.
+// Hardening: callers of every kind of identity misuse every RPC for a while, and until 10,000 calls are made. BIGFLEET_HOSTILE_SECONDS says how long at
+// least, BIGFLEET_HOSTILE_SEED repeats what was sent, up to the order in which it arrives.
 func TestHostileCallers(t *testing.T) {
-	length := time.Duration(environment(t, "BIGFLEET_HOSTILE_SECONDS", 60)) * time.Second
+	length := time.Duration(environment(t, "BIGFLEET_HOSTILE_SECONDS", 45)) * time.Second
 	seed := environment(t, "BIGFLEET_HOSTILE_SEED", uint64(time.Now().Unix()))
 	t.Logf("BIGFLEET_HOSTILE_SEED=%d", seed)
 	s := newStage(t)
 	methods := rpcs(t)
 	ways := attacks()
-	kinds, procedures := slices.Sorted(maps.Keys(ways)), slices.Sorted(maps.Keys(methods))
+	procedures := slices.Sorted(maps.Keys(methods))
+	var active, waiting []string
+	for _, kind := range slices.Sorted(maps.Keys(ways)) {
+		if waits[kind] {
+			waiting = append(waiting, kind)
+		} else {
+			active = append(active, kind)
+		}
+	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), length)
+	ctx, cancel := context.WithTimeout(t.Context(), length+10*time.Minute)
 	defer cancel()
+	began := time.Now()
 	var all sync.WaitGroup
-	var sent sync.Map
-	var calls atomic.Int64
-	for i := range attackers {
+	var sent, answers sync.Map
+	var calls, oks atomic.Int64
+	for i := range attackers + waiters {
 		who := make([]*caller, len(callers)) // each with connections of its own
 		for j, id := range callers {
 			who[j] = s.caller(id)
 		}
+		kinds := active
+		if i >= attackers {
+			kinds = waiting
+		}
 		all.Go(func() {
-			g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+			g := newGenerator(seed, uint64(i))
 			for n := i; ctx.Err() == nil; n += attackers {
 				kind, procedure, c := kinds[g.IntN(len(kinds))], procedures[g.IntN(len(procedures))], who[g.IntN(len(who))]
 				if n < len(procedures) { // together they misuse each RPC once before chance decides
@@ -192,12 +210,22 @@ func TestHostileCallers(t *testing.T) {
 				}
 				method := methods[procedure]
 				one, done := context.WithTimeout(ctx, 10*time.Second)
-				got, err := c.call(one, s.addrs[served[string(method.Parent().FullName())]], procedure, ways[kind](one, g, method))
+				r := ways[kind](one, g, method)
+				if !g.one(8) {
+					r.look = 50 * time.Millisecond
+				}
+				got, err := c.call(one, s.addrs[served[string(method.Parent().FullName())]], procedure, r)
 				done()
-				calls.Add(1)
 				sent.Store(procedure, true)
 				if err == nil && got.broken() {
 					t.Errorf("seed %d, %s, %s as %s: %s", seed, kind, procedure, c.id, got)
+				}
+				if err == nil && got.code == "ok" {
+					oks.Add(1)
+					answers.Store(procedure, true)
+				}
+				if calls.Add(1) >= callsMin && time.Since(began) >= length {
+					cancel()
 				}
 			}
 		})
@@ -219,7 +247,12 @@ func TestHostileCallers(t *testing.T) {
 			t.Errorf("nobody misused %s", procedure)
 		}
 	}
-	t.Logf("%d calls of %d RPCs", calls.Load(), len(methods))
+	passed := 0
+	answers.Range(func(any, any) bool { passed++; return true })
+	t.Logf("%d calls of %d RPCs in %s; %d calls of %d RPCs had an answer and not an error", calls.Load(), len(methods), time.Since(began).Round(time.Second), oks.Load(), passed)
+	if n := calls.Load(); n < callsMin {
+		t.Errorf("%d calls were made, at least %d are wanted", n, callsMin)
+	}
 	s.unharmed()
 }
 

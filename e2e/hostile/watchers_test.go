@@ -20,7 +20,7 @@ func TestSixThousandWatchersOfOneCaller(t *testing.T) {
 	const watchers, hands = 6_000, 16
 	s := newStage(t)
 	honest := s.session("red")
-	alone := honest.steady(t, 2*time.Second)
+	alone := honest.steady(t, 2*time.Second, always)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	follow := func() *connect.Request[pb.WatchDecisionsRequest] {
@@ -63,7 +63,7 @@ func TestSixThousandWatchersOfOneCaller(t *testing.T) {
 	} else {
 		_ = other.Close()
 	}
-	beside := honest.steady(t, 2*time.Second)
+	beside := honest.steady(t, 2*time.Second, always)
 	t.Logf("acknowledgements alone: half within %s; beside the streams: half within %s", percent(alone, 50), percent(beside, 50))
 	if bound := max(20*percent(alone, 90), 200*time.Millisecond); percent(beside, 50) > bound {
 		t.Errorf("half of the acknowledgements beside the streams take %s, without them %s", percent(beside, 50), percent(alone, 50))
