@@ -3009,7 +3009,7 @@ type MachineView struct {
 	Machine *Machine `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Provider name.
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Since when it has been in its state, shard clock.
+	// Since when it has been in its state, shard clock. See state_since_start.
 	StateSinceUnixNanos int64 `protobuf:"varint,3,opt,name=state_since_unix_nanos,json=stateSinceUnixNanos,proto3" json:"state_since_unix_nanos,omitempty"`
 	// Cluster it is being made for.
 	IntendedClusterId string `protobuf:"bytes,4,opt,name=intended_cluster_id,json=intendedClusterId,proto3" json:"intended_cluster_id,omitempty"`
@@ -3040,9 +3040,11 @@ type MachineView struct {
 	// Shard.
 	ShardId string `protobuf:"bytes,17,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
 	// The machine has a host, so its price is paid (ENG-5.1). Absent from older shards.
-	HasHost       *bool `protobuf:"varint,18,opt,name=has_host,json=hasHost,proto3,oneof" json:"has_host,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HasHost *bool `protobuf:"varint,18,opt,name=has_host,json=hasHost,proto3,oneof" json:"has_host,omitempty"`
+	// The machine was in its state when this process of the shard met it, so it has been in it for longer than state_since_unix_nanos says.
+	StateSinceStart bool `protobuf:"varint,19,opt,name=state_since_start,json=stateSinceStart,proto3" json:"state_since_start,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *MachineView) Reset() {
@@ -3197,6 +3199,13 @@ func (x *MachineView) GetShardId() string {
 func (x *MachineView) GetHasHost() bool {
 	if x != nil && x.HasHost != nil {
 		return *x.HasHost
+	}
+	return false
+}
+
+func (x *MachineView) GetStateSinceStart() bool {
+	if x != nil {
+		return x.StateSinceStart
 	}
 	return false
 }
@@ -5934,7 +5943,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"firstCycle\x12\x1d\n" +
 	"\n" +
 	"last_cycle\x18\x04 \x01(\x03R\tlastCycle\x12\x14\n" +
-	"\x05total\x18\x05 \x01(\x03R\x05total\"\xb6\x06\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\"\xe2\x06\n" +
 	"\vMachineView\x12<\n" +
 	"\amachine\x18\x01 \x01(\v2\x1a.bigfleet.v1alpha1.MachineB\x06\xbaH\x03\xd8\x01\x03R\amachine\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x123\n" +
@@ -5955,7 +5964,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\n" +
 	"node_ready\x18\x10 \x01(\bR\tnodeReady\x12\x19\n" +
 	"\bshard_id\x18\x11 \x01(\tR\ashardId\x12\x1e\n" +
-	"\bhas_host\x18\x12 \x01(\bH\x00R\ahasHost\x88\x01\x01B\v\n" +
+	"\bhas_host\x18\x12 \x01(\bH\x00R\ahasHost\x88\x01\x01\x12*\n" +
+	"\x11state_since_start\x18\x13 \x01(\bR\x0fstateSinceStartB\v\n" +
 	"\t_has_host\";\n" +
 	"\x11GetMachineRequest\x12&\n" +
 	"\n" +

@@ -1560,7 +1560,7 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
   provider: string;
 
   /**
-   * Since when it has been in its state, shard clock.
+   * Since when it has been in its state, shard clock. See state_since_start.
    *
    * @generated from field: int64 state_since_unix_nanos = 3;
    */
@@ -1670,6 +1670,13 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
    * @generated from field: optional bool has_host = 18;
    */
   hasHost?: boolean | undefined;
+
+  /**
+   * The machine was in its state when this process of the shard met it, so it has been in it for longer than state_since_unix_nanos says.
+   *
+   * @generated from field: bool state_since_start = 19;
+   */
+  stateSinceStart: boolean;
 };
 
 /**

@@ -229,7 +229,7 @@ func (c *reconciler) listDone(e ListDone) {
 		c.removeAbsent(p, l, e)
 	}
 	if whole && !p.Listed {
-		p.Listed = true
+		p.Listed, p.FirstAt = true, c.now
 		c.firstListed()
 	}
 	if c.incremental(p) { // a full List sets aside too, and the deltas after it do not repeat what it showed

@@ -25,8 +25,9 @@ type keptProvider struct {
 	Name string `n:"1"`
 
 	// Inventory.
-	Listed    bool    `n:"2"` // one complete full List was merged in this process
-	ListedAt  int64   `n:"3"` // when the last List ended well
+	Listed    bool    `n:"2"`  // one complete full List was merged in this process
+	FirstAt   int64   `n:"35"` // when that List ended
+	ListedAt  int64   `n:"3"`  // when the last List ended well
 	FullAt    int64   `n:"4"`
 	Cursor    []byte  `n:"5"`
 	Paged     bool    `n:"6"` // answers carry complete or more

@@ -33,6 +33,8 @@ func (c *reader) Machine(id string) (MachineView, bool) {
 func (c *reader) viewMachine(i inventory.Index) MachineView {
 	inv := c.world.Inventory
 	v := MachineView{Machine: inv.Machine(i), Since: inv.Since(i), Readiness: inv.Readiness(i)}
+	p := c.provider(v.Machine.Provider)
+	v.Met = !p.Listed || v.Since <= p.FirstAt
 	id := v.Machine.ID
 	v.Attribution, _ = inv.Attribution(i)
 	if p, ok := inv.Promise(i); ok {

@@ -203,6 +203,7 @@ type MachineView struct {
 	Attribution inventory.Attribution
 	Intended    string // cluster it is being made for
 	Since       int64
+	Met         bool // in its state when this process met it
 	Op          string
 	OpKind      Kind
 	Flags       []MachineFlag

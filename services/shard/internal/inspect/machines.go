@@ -166,7 +166,7 @@ func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {
 		IntendedClusterId: m.Intended, ProfileFingerprint: m.Attribution.Fingerprint, Group: m.Attribution.Group, Priority: m.Attribution.Priority,
 		InterruptionPenaltyDollars: m.Attribution.Interruption.Dollars(), ReclamationPenaltyDollars: m.Attribution.Reclamation.Dollars(),
 		OperationId: m.Op, OperationKind: pb.ActionKind(m.OpKind), WithheldReason: m.Withheld, BackoffUntilUnixNanos: v.Wall(m.Backoff),
-		NodeName: m.Node, NodeReady: m.Ready, ShardId: s.cfg.ShardID}
+		NodeName: m.Node, NodeReady: m.Ready, ShardId: s.cfg.ShardID, StateSinceStart: m.Met}
 	for _, f := range m.Flags {
 		out.Flags = append(out.Flags, pb.MachineFlag(f))
 	}

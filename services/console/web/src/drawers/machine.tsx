@@ -58,7 +58,11 @@ export function MachineDrawer({ shardId, id }: { shardId: string; id: string }) 
       {v && m && (
         <>
           <p>
-            <Mark word={stateName(m.state)} tone={toneOf(m.state)} /> <span class="dim">for {since(v.stateSinceUnixNanos, now)}</span>{" "}
+            <Mark word={stateName(m.state)} tone={toneOf(m.state)} />{" "}
+            <span class="dim">
+              for {v.stateSinceStart && "at least "}
+              {since(v.stateSinceUnixNanos, now)}
+            </span>{" "}
             {kept?.keepText && <Sentence>{kept.keepText}</Sentence>} <RetryOrder shardId={v.shardId} machineId={id} />
           </p>
           {m.lastError && !kept?.keepText.includes(m.lastError) && (
