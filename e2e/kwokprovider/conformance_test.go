@@ -108,7 +108,7 @@ func TestConformanceOnAControlPlane(t *testing.T) {
 	}, conformance.Options{})
 }
 
-// PROV-24.5, 29.14: with its fake substrate, kwok passes fault too.
+// PROV-24.5, 29.14: with its simulated cloud, kwok passes fault too.
 func TestConformanceOnTheFake(t *testing.T) {
 	control := freeAddr(t)
 	p := startProgram(t, quick+"timeouts: {create: 2s, configure: 2s, delete: 2s, drain_extra: 2s}\n", "--use-fake-backend", "--control-addr", control)

@@ -218,7 +218,7 @@ func (l *loader[C]) gather() (g gathered, err error) {
 	}
 	all[3] = s.checkSettings(l.common.Provider)
 	if l.common.UseFake && l.program.Fake == nil {
-		all[3] = errors.Join(all[3], errors.New("this provider has no fake backend"))
+		all[3] = errors.Join(all[3], errors.New("this provider has no simulated cloud (--use-fake-backend)"))
 	}
 	return g, errors.Join(all[:]...)
 }
@@ -233,7 +233,7 @@ func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry promet
 	build := l.program.Build
 	if l.common.UseFake {
 		build = l.program.Fake
-		log.Warn("running against the fake substrate: no real machine is touched")
+		log.Warn("running against the simulated cloud: no real machine is touched")
 	}
 	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log, Registerer: registry, Tracer: traces})
 	if err != nil {

@@ -33,7 +33,7 @@ type Common struct {
 	Offerings     []OfferingSection `yaml:"offerings" doc:"The quota: what the provider may create, by type, zone and count."`
 	SeedCount     int               `yaml:"seed_count" doc:"Number of slots to take from the built-in catalogue when no offerings are given."`
 	ControlAddr   string            `yaml:"control_addr" doc:"Listen address of SubstrateControl, which steers a simulated substrate; empty turns it off."`
-	UseFake       bool              `yaml:"use_fake_backend" doc:"Use the fake substrate instead of the real one."`
+	UseFake       bool              `yaml:"use_fake_backend" doc:"Use the simulated cloud instead of the real one."`
 
 	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often the provider lists the hosts of the substrate."`
 	DescribeTimeout   time.Duration `yaml:"describe_timeout" doc:"Time limit of one listing of the hosts."`

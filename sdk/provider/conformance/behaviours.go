@@ -61,7 +61,7 @@ func unseen() map[string]string {
 		"PROV-5.7":   "a defect cannot be provoked from outside",
 		"PROV-6.16":  "memory use is not visible; fence/unknown-machines tests the marks",
 		"PROV-6.17":  "takes a day",
-		"PROV-7.9":   "visible only in the journal of a fake substrate; race/one-effect reads it where there is one",
+		"PROV-7.9":   "visible only in the journal of a simulated cloud; race/one-effect reads it where there is one",
 		"PROV-7.10":  "memory use is not visible",
 		"PROV-8.10":  "a reason, not a rule",
 		"PROV-9.4":   "whether hardware is rented is not visible",

@@ -57,7 +57,7 @@ func Command() *cobra.Command {
 	flag.StringVar(&f.key, "tls-key", "", "key of --tls-cert (PEM)")
 	flag.StringVar(&f.ca, "tls-ca", "", "CA bundle that verifies the provider (PEM)")
 	flag.StringVar(&f.certs, "certs", "", "command that takes bigfleet:// SANs as arguments and prints three lines: certificate file, key file, CA file")
-	flag.StringVar(&f.controlAddr, "control-addr", "", "address of the fake substrate's SubstrateControl, for profile fault")
+	flag.StringVar(&f.controlAddr, "control-addr", "", "address of the simulated cloud's SubstrateControl, for profile fault")
 	flag.StringVar(&f.kill, "kill", "", "command that kills the provider at once (kill -9), for profile durable")
 	flag.StringVar(&f.stop, "stop", "", "command that stops the provider gracefully")
 	flag.StringVar(&f.start, "start", "", "command that starts the provider again and returns; it may print the new address")

@@ -121,7 +121,7 @@ func (p *Process) LoseStore(context.Context) error {
 	return err
 }
 
-// Target is p as the suite wants it: claimed profiles, and the hooks that p can offer. A pretended cloud ends with its process, so
+// Target is p as the suite wants it: claimed profiles, and the hooks that p can offer. A simulated cloud ends with its process, so
 // with Control the store can be lost too.
 func (p *Process) Target(profiles ...Profile) Target {
 	t := Target{

@@ -16,14 +16,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProvider, in the environment, makes the test binary a provider: the SDK on its pretend cloud, in a process of its own,
+// asProvider, in the environment, makes the test binary a provider: the SDK on its simulated cloud, in a process of its own,
 // so that it can be killed.
 const asProvider = "BIGFLEET_CONFORMANCE_TEST_PROVIDER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProvider) != "" {
 		provider.Main(provider.Program[struct{}]{
-			Name: "example", Short: "the SDK on its pretend cloud", Fake: substrate.Fake[struct{}](substrate.Config{
+			Name: "example", Short: "the SDK on its simulated cloud", Fake: substrate.Fake[struct{}](substrate.Config{
 				Latency: map[string]substrate.Latency{"": {Constant: 3 * time.Millisecond}},
 			}),
 		})

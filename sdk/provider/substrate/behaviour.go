@@ -198,7 +198,7 @@ type staleError struct{}
 
 func (*staleError) Error() string { return "an old picture" }
 
-// call makes one pretend substrate call. effect runs under the lock and says whether it changed something.
+// call makes one simulated call. effect runs under the lock and says whether it changed something.
 func (c *Cloud) call(ctx context.Context, name string, m provider.Machine, operation string, effect func() (bool, error)) error {
 	return c.inject(ctx, name, m, operation, func(context.Context) (bool, error) {
 		c.mu.Lock()

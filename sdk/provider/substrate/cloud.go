@@ -49,7 +49,7 @@ func checkCall(name string) error {
 	return nil
 }
 
-// Cloud is the pretend cloud.
+// Cloud is the simulated cloud.
 type Cloud struct {
 	config Config
 	began  time.Time
@@ -69,7 +69,7 @@ type Cloud struct {
 	notices chan provider.Notice
 }
 
-// host is one pretend host.
+// host is one simulated host.
 type host struct {
 	ref, machine, store, operation string
 	pool                           PoolKey

@@ -1,7 +1,7 @@
-// Package substrate is a pretend cloud: hosts, launch tokens, tags, stock, prices, boots, and a journal of every call.
+// Package substrate is a simulated cloud: hosts, launch tokens, tags, stock, prices, boots, and a journal of every call.
 //
 // A Cloud implements provider.Backend and all of its optional interfaces, so it is a whole provider's backend without a
-// cloud behind it. Authors use it as the fake of their own provider (--use-fake-backend), the simulated cloud is built on
+// cloud behind it. Authors use it as the fake of their own provider (--use-fake-backend), the provider `sim` is built on
 // it, and the conformance suite injects faults into it: latency, errors by class, hangs, late and partial successes,
 // throttling, outages, stale descriptions, lost hosts, nodes that never become Ready.
 //

@@ -1,5 +1,5 @@
 // Package template writes the start of a new provider: a Go module that builds, runs and passes the conformance suite with
-// its pretended cloud before a line of it was changed, with Dockerfile, Helm chart and CI file.
+// its simulated cloud before a line of it was changed, with Dockerfile, Helm chart and CI file.
 //
 // What it writes belongs to its author: nothing is read back, nothing is generated twice, and no file of BigFleet has to
 // name the new provider. The author writes the client of the cloud in dial.go and adapts backend.go; docs/providers.md

@@ -149,7 +149,7 @@ func program() provider.Program[settings] {
 
 func build(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 	if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) is for the simulated cloud, and this one is real: leave it out, or set --use-fake-backend")
 	}
 	if err := s.Config.complete(s.Offerings); err != nil {
 		return nil, nil, err

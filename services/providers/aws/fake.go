@@ -17,7 +17,7 @@ const (
 	fakePoll = 5 * time.Millisecond
 )
 
-// buildFake is the real backend over the model of AWS, which lives in a file of the data directory. In front stands the pretend cloud
+// buildFake is the real backend over the model of AWS, which lives in a file of the data directory. In front stands the simulated cloud
 // of the SDK, so that every fault can be injected. No cluster is asked.
 func buildFake(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 	if err := os.MkdirAll(s.Common.DataDir, 0o700); err != nil {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	provider.Main(p)
 }
 
-// overManagementCluster is the real backend over a management cluster that outlives the program. With --control-addr the pretend cloud
+// overManagementCluster is the real backend over a management cluster that outlives the program. With --control-addr the simulated cloud
 // of the SDK stands in front, so that every fault can be injected.
 func overManagementCluster(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 	if err := os.MkdirAll(s.Common.DataDir, 0o700); err != nil {

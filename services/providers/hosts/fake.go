@@ -26,7 +26,7 @@ const pretendedHosts = 60
 const pretendedWait = 50 * time.Second
 
 // fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
-// front of it stands the pretend cloud of the SDK, so that every fault can be injected. No cluster is asked.
+// front of it stands the simulated cloud of the SDK, so that every fault can be injected. No cluster is asked.
 type fake struct {
 	substrate.Undeletable
 	served *substrate.Served
@@ -128,7 +128,7 @@ func (f *fake) awaitAgents(ctx context.Context) error {
 	return nil
 }
 
-// Close ends agents, ports and the pretend cloud.
+// Close ends agents, ports and the simulated cloud.
 func (f *fake) Close() error {
 	f.stop()
 	f.agents.Wait()
@@ -145,7 +145,7 @@ func (f *fake) Attach(fleet provider.Fleet) {
 	f.b.Attach(fleet)
 }
 
-// Describe shows the hosts that the pretend cloud has and the real backend would show.
+// Describe shows the hosts that the simulated cloud has and the real backend would show.
 func (f *fake) Describe(ctx context.Context, found func(provider.Host) error) error {
 	usable := map[string]bool{}
 	if err := f.b.Describe(ctx, func(h provider.Host) error { usable[h.Ref] = true; return nil }); err != nil {
@@ -171,7 +171,7 @@ func (f *fake) Notify(ctx context.Context, send func(provider.Notice)) error {
 	return errors.Join(err, <-ended)
 }
 
-// Configure lets the pretend cloud fail first. What it is given as boot data becomes a file of real boot data.
+// Configure lets the simulated cloud fail first. What it is given as boot data becomes a file of real boot data.
 func (f *fake) Configure(ctx context.Context, op provider.ConfigureOp) error {
 	if err := f.Undeletable.Configure(ctx, op); err != nil {
 		return err
@@ -190,7 +190,7 @@ write_files:
     ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf
 `
 
-// Drain lets the pretend cloud fail first.
+// Drain lets the simulated cloud fail first.
 func (f *fake) Drain(ctx context.Context, op provider.DrainOp) error {
 	if err := f.Undeletable.Drain(ctx, op); err != nil {
 		return err

@@ -117,7 +117,7 @@ func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []p
 	case c.KubeconfigDir == "":
 		return nil, nil, errors.New("--kubeconfig-dir (kubeconfig_dir) is missing: nodes are watched and removed with the kubeconfigs in it")
 	case s.Common.ControlAddr != "" && s.Common.ControlAddr != "0": // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) is for the simulated cloud, and this one is real: leave it out, or set --use-fake-backend")
 	case len(s.Offerings) > 0:
 		return nil, nil, errors.New("offerings are for clouds; list hosts in the inventory")
 	}

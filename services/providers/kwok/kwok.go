@@ -166,7 +166,7 @@ func program() provider.Program[settings] {
 				return nil, nil, err
 			}
 			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-				return nil, nil, errors.New("--control-addr (control_addr) is for a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
+				return nil, nil, errors.New("--control-addr (control_addr) is for the simulated cloud, and this one is real: leave it out, or set --use-fake-backend")
 			}
 			for _, err := range s.Config.unreadable() {
 				s.Log.Warn("a kubeconfig cannot be used; Configure is rejected for its clusters until it can be used", "err", err)

@@ -1,12 +1,12 @@
 // Package sim is a simulated cloud: regions, zones, racks, dozens of instance types, quotas, stock, moving spot prices and
 // honest interruptions, without a machine behind it.
 //
-// It is built on sdk/provider and its pretend cloud (package substrate) like any third party's provider. What it adds is a
+// It is built on sdk/provider and its simulated cloud (package substrate) like any third party's provider. What it adds is a
 // catalogue, a spot market, fate (interruptions are drawn from the probability that was declared), zone outages, presets,
 // and money: what the simulated hours cost. Everything is drawn from one seed. SubstrateControl on its own address changes
 // the world while it runs: stock out a zone, interrupt a machine, double a price.
 //
-// It never touches a real machine or cluster. No node ever joins unless Config.Agent plays one; readiness is the pretend cloud's own.
+// It never touches a real machine or cluster. No node ever joins unless Config.Agent plays one; readiness is the simulated cloud's own.
 //
 // Run serves it, New makes it for a process that has other things in it, NewCommand is the program. Start at Config, then
 // market.go. Clauses are cited as PROV-n.m of docs/spec/provider.md.
@@ -84,7 +84,7 @@ func New(c Config) (*provider.Provider, *substrate.Cloud, error) {
 	return p, b.Cloud, nil
 }
 
-// backend is the pretend cloud with a market and fate behind it. The market begins with the first call of the SDK and ends
+// backend is the simulated cloud with a market and fate behind it. The market begins with the first call of the SDK and ends
 // with Close.
 type backend struct {
 	*substrate.Served
@@ -204,7 +204,7 @@ func (w World) split(all []provider.Offering) (slots, hosts []provider.Offering)
 	return slots, hosts
 }
 
-// priceInterval is how soon a changed price shows. Prices of the pretend cloud cost nothing to ask for.
+// priceInterval is how soon a changed price shows. Prices of the simulated cloud cost nothing to ask for.
 const priceInterval = time.Second
 
 func (b *backend) options() []provider.Option {

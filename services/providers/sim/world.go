@@ -173,7 +173,7 @@ var classes = map[string]provider.CapacityType{
 	"bare_metal": provider.BareMetal, "reserved": provider.Reserved, "on_demand": provider.OnDemand, "spot": provider.Spot,
 }
 
-// behaviours are the failures as rules of the pretend cloud. Rules that an operator adds at run time come later and win.
+// behaviours are the failures as rules of the simulated cloud. Rules that an operator adds at run time come later and win.
 func (w World) behaviours() []*bigfleetv1alpha1.Behaviour {
 	var out []*bigfleetv1alpha1.Behaviour
 	for _, side := range []struct {

@@ -17,7 +17,7 @@ func newInit(a *app.App) *cobra.Command {
 	var p template.Params
 	c := &cobra.Command{
 		Use: "init NAME", Args: cobra.ExactArgs(1), Short: "Create a new provider: a Go module that builds and passes the conformance suite before any edit",
-		Long: `Write a new provider into the directory NAME: a Go module with a backend, a configuration, a simulated cloud, the
+		Long: `Writes a new provider into the directory NAME: a Go module with a backend, a configuration, a simulated cloud, the
 conformance suite as its test, a Dockerfile, a Helm chart and a CI file. It belongs to you; nothing of BigFleet lists it.`,
 		Example: "  bigfleet provider init acme --module git.example.com/infra/bigfleet-provider-acme",
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -27,7 +27,7 @@ func run(t *testing.T, args ...string) (code exit.Code, out, message string) {
 	return code, o.String(), e.String()
 }
 
-// serve runs the SDK on its pretended cloud, and says where.
+// serve runs the SDK on its simulated cloud, and says where.
 func serve(t *testing.T) string {
 	t.Helper()
 	offerings := provider.GeneralCatalogue(400)
