@@ -133,7 +133,7 @@ func TestOnCall(t *testing.T) {
 	report()
 	file := filepath.Join(t.TempDir(), "state.tar")
 	o.shows(o.does(0, "snapshot", "save", filepath.Join(filepath.Dir(file), "older.tar")), "verified")
-	o.shows(o.does(0, "snapshot", "save", file, "--keep", "1"), "verified", "1 archives kept, 1 deleted")
+	o.shows(o.does(0, "snapshot", "save", file, "--keep", "1"), "verified", "1 archive kept, 1 deleted")
 	o.shows(o.does(0, "snapshot", "inspect", file), "node-0", "node-1", "node-2", "3 shards")
 	o.shows(o.does(0, "snapshot", "verify", file), "ok")
 	o.disaster(file)

@@ -82,7 +82,7 @@ func (a *App) names(ctx context.Context, kind, typed string) (out []string) {
 			return nil
 		}
 		_ = f.Leader(ctx, "listing names", func(ctx context.Context, c fleet.Coordinator) error { // without an answer there are no names
-			out, err = ofCoordinator(ctx, c, kind)
+			out, err = ofCoordinator(ctx, f, c, kind)
 			return err
 		})
 		return out
@@ -103,7 +103,7 @@ func (a *App) names(ctx context.Context, kind, typed string) (out []string) {
 	return out[:min(len(out), namesMax)]
 }
 
-func ofCoordinator(ctx context.Context, c fleet.Coordinator, kind string) (out []string, err error) {
+func ofCoordinator(ctx context.Context, f *fleet.Fleet, c fleet.Coordinator, kind string) (out []string, err error) {
 	switch kind {
 	case "move":
 		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
@@ -134,9 +134,10 @@ func ofCoordinator(ctx context.Context, c fleet.Coordinator, kind string) (out [
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range got.Msg.GetProviders() {
-			out = append(out, p.GetName())
+		for _, name := range f.ProviderNames(ctx, got.Msg.GetProviders()) {
+			out = append(out, name)
 		}
+		slices.Sort(out)
 	default:
 		got, err := c.Core.ListDomainAssignments(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainAssignmentsRequest{PageSize: namesMax}))
 		if err != nil {

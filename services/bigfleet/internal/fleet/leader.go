@@ -104,7 +104,7 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 }
 
 // otherGroup is a fleet at the addresses of another one.
-func otherGroup(what string, e *coordclient.LineageError) error {
+func otherGroup(what string, e *coordclient.LineageError) *exit.Error {
 	return &exit.Error{Code: exit.Refused, Reason: "other_fleet", Message: fmt.Sprintf("%s: the coordinator at %s is of another fleet: it is group %s, and this context is for %s", what, e.Addr, e.Got, e.Pinned),
 		Hint: "Correct the address, or take this fleet with `bigfleet config set NAME --coordinator ADDRESS --pin`", Err: e}
 }
@@ -122,7 +122,7 @@ func (f *Fleet) Group(ctx context.Context) (uuid string, err error) {
 }
 
 // knock fails at once when no address can ever lead: no port is open, or what answers there wants TLS, has none, shows a
-// certificate that is refused, or is no coordinator. Waiting for an election would not put that right.
+// certificate that is refused, is no coordinator, or one of another fleet. Waiting for an election would not put that right.
 func (f *Fleet) knock(ctx context.Context, what string) error {
 	if f.heard.Load() {
 		return nil
@@ -157,7 +157,10 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 // hopeless is why nothing will ever lead at an address; nil where something might. Who is only slow has not been heard: the
 // search for the leader goes on, and if it ends for such a reason, that reason is told.
 func (f *Fleet) hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
-	_, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+	status, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+	if err == nil && f.stranger(status.Msg) {
+		return otherGroup(what, &coordclient.LineageError{Addr: c.Address, Pinned: f.cfg.Group, Got: status.Msg.GetClusterUuid()})
+	}
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // another implementation may have no admin service
 		_, err = c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
 	}
@@ -169,6 +172,11 @@ func (f *Fleet) hopeless(ctx context.Context, what string, c Coordinator) *exit.
 		f.heard.Store(true)
 	}
 	return nil
+}
+
+// stranger says whether a coordinator is of another group than the context's, and did not come from it by a restore (COORD-6.3.4).
+func (f *Fleet) stranger(s *bigfleetv1alpha1.GetCoordinatorStatusResponse) bool {
+	return f.cfg.Group != "" && s.GetClusterUuid() != "" && s.GetClusterUuid() != f.cfg.Group && !slices.Contains(s.GetPreviousUuids(), f.cfg.Group)
 }
 
 func noServer(e *exit.Error) bool { return slices.Contains(exit.NoServer(), e.Reason) }

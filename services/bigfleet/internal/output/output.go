@@ -18,8 +18,10 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"sigs.k8s.io/yaml"
 
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
@@ -68,7 +70,11 @@ type List struct {
 	Objects []any            // in place of Items, where rows are put together here and are no message
 	Shards  []string         // one an item: the shard that reported it; nil where no shard did
 	Also    []map[string]any // one an item: what the command knows of it besides; nil for nothing
+	Say     Words            // of the decision records in the items
 }
+
+// Words says a decision record in a sentence. Programs read it as its field "sentence", beside the codes.
+type Words func(*bigfleetv1alpha1.DecisionRecord) string
 
 // Write prints a list.
 func (f Format) Write(w io.Writer, l List) error {
@@ -117,7 +123,7 @@ func (l List) data() ([]any, error) {
 		if i < len(l.Shards) {
 			shard = l.Shards[i]
 		}
-		o, err := object(m, shard)
+		o, err := object(m, shard, l.Say)
 		if err != nil {
 			return nil, err
 		}
@@ -130,11 +136,11 @@ func (l List) data() ([]any, error) {
 }
 
 // Next prints one message of a stream: an object of its own, with YAML a document.
-func (f Format) Next(w io.Writer, m proto.Message, shard string) error {
+func (f Format) Next(w io.Writer, m proto.Message, shard string, say Words) error {
 	if f == Name || f == CSV {
 		return errOneAnswer
 	}
-	o, err := object(m, shard)
+	o, err := object(m, shard, say)
 	if err != nil {
 		return err
 	}
@@ -182,8 +188,9 @@ func (f Format) raw(w io.Writer, v any) error {
 	return err
 }
 
-// object is a message as programs read it: its proto JSON, each time in RFC 3339 beside its nanoseconds, and the shard that reported it.
-func object(m proto.Message, shard string) (map[string]any, error) {
+// object is a message as programs read it: its proto JSON, each time in RFC 3339 beside its nanoseconds, the sentence of each decision
+// record, and the shard that reported it.
+func object(m proto.Message, shard string, say Words) (map[string]any, error) {
 	raw, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -195,6 +202,9 @@ func object(m proto.Message, shard string) (map[string]any, error) {
 		return nil, err
 	}
 	addTimes(v)
+	if say != nil {
+		addSentences(v, m.ProtoReflect(), say)
+	}
 	if id, _ := v["shardId"].(string); id != "" {
 		shard = id
 	}
@@ -231,6 +241,33 @@ func addTimes(v any) {
 	}
 }
 
+// addSentences adds them to the decision records in a message, of which v is the JSON.
+func addSentences(v any, m protoreflect.Message, say Words) {
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return
+	}
+	if r, ok := m.Interface().(*bigfleetv1alpha1.DecisionRecord); ok {
+		if said := say(r); said != "" {
+			fields["sentence"] = said
+		}
+		return
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, of protoreflect.Value) bool {
+		switch {
+		case f.Kind() != protoreflect.MessageKind || f.IsMap():
+		case f.IsList():
+			rows, _ := fields[f.JSONName()].([]any)
+			for i, row := range rows {
+				addSentences(row, of.List().Get(i).Message(), say)
+			}
+		default:
+			addSentences(fields[f.JSONName()], of.Message(), say)
+		}
+		return true
+	})
+}
+
 // writeCSV prints every column, for spreadsheets.
 func writeCSV(w io.Writer, l List) error {
 	out, row := csv.NewWriter(w), make([]string, len(l.Columns))
@@ -254,6 +291,9 @@ func writeCSV(w io.Writer, l List) error {
 
 // Never stands for "has not happened".
 const Never = "—"
+
+// AtLeast stands before an age that may be higher.
+const AtLeast = "≥"
 
 // Time is a Unix-nanosecond time in RFC 3339 UTC.
 func Time(nanos int64) string {

@@ -3,12 +3,13 @@ package output
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Sort orders a list by a column, by its head in any case; a leading "-" turns the order round. Numbers and prices go by value, and
+// Sort orders a list by a column, by its head in any case; a leading "-" turns the order round. Numbers, prices and ages go by value, and
 // what has not happened goes last. Names and messages go along.
 func (l *List) Sort(by string) error {
 	name, down := strings.CutPrefix(by, "-")
@@ -71,8 +72,27 @@ func compareCells(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// number reads 12, $0.38/h and 87%.
+// span is what Span and Age write.
+var span = regexp.MustCompile(`^` + AtLeast + `?(?:(\d+)d(\d+)h|(\d+)h(\d+)m|(\d+)m(\d+)s|(\d+)s)$`)
+
+// seconds reads it.
+func seconds(cell string) (sum float64, ok bool) {
+	m := span.FindStringSubmatch(cell)
+	if m == nil {
+		return 0, false
+	}
+	for i, unit := range []float64{86400, 3600, 3600, 60, 60, 1, 1} {
+		n, _ := strconv.ParseFloat(m[i+1], 64) // "" is 0
+		sum += n * unit
+	}
+	return sum, true
+}
+
+// number reads 12, $0.38/h, 87% and 2m03s.
 func number(cell string) (float64, bool) {
+	if sum, ok := seconds(cell); ok {
+		return sum, true
+	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(cell, "$"), "/h"), "%"), 64)
 	return v, err == nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
-// Prices go by value, what has not happened goes last either way, and names go along with their rows.
+// Prices and ages go by value, what has not happened goes last either way, and names go along with their rows.
 func TestSortByAColumn(t *testing.T) {
 	list := func() output.List {
 		return output.List{Columns: []output.Column{{Head: "NAME"}, {Head: "ON THE WAY"}}, Names: []string{"m/a", "m/b", "m/c", "m/d"},
@@ -19,6 +19,11 @@ func TestSortByAColumn(t *testing.T) {
 		if err := l.Sort(by); err != nil || !slices.Equal(l.Names, strings.Fields(want)) {
 			t.Errorf("by %s: %v, %v; want %s", by, l.Names, err, want)
 		}
+	}
+	ages := output.List{Columns: []output.Column{{Head: "SINCE"}}, Names: strings.Fields("m/a m/b m/c m/d m/e m/f"),
+		Rows: [][]string{{"1d02h"}, {"9s"}, {"12m04s"}, {output.AtLeast + "2m59s"}, {"23h59m"}, {output.Never}}}
+	if err := ages.Sort("since"); err != nil || strings.Join(ages.Names, " ") != "m/b m/d m/c m/e m/a m/f" {
+		t.Errorf("by age: %v, %v", ages.Names, err)
 	}
 	l := list()
 	if err := l.Sort("colour"); err == nil || !strings.Contains(err.Error(), "use one of name, on-the-way") {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
@@ -17,12 +19,34 @@ func TestStreamInEveryFormat(t *testing.T) {
 	} {
 		var out strings.Builder
 		for _, id := range []string{"m-1", "m-2"} {
-			if err := format.Next(&out, &pb.DecisionRecord{MachineId: id, AtUnixNanos: 1e9}, "shard-0"); err != nil {
+			if err := format.Next(&out, &pb.DecisionRecord{MachineId: id, AtUnixNanos: 1e9}, "shard-0", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if out.String() != want {
 			t.Errorf("-o %s:\n%s\nwant:\n%s", format, out.String(), want)
 		}
+	}
+}
+
+// OPS-4.2: a program reads the sentence of a decision record beside its codes, wherever the record stands in an answer.
+func TestRecordsHaveSentences(t *testing.T) {
+	say := func(r *pb.DecisionRecord) string {
+		return strings.TrimPrefix("about "+r.GetMachineId(), "about silent")
+	}
+	record := func(id string) *pb.DecisionRecord { return &pb.DecisionRecord{MachineId: id} }
+	var out strings.Builder
+	if err := output.JSONL.Write(&out, output.List{Say: say, Items: []proto.Message{
+		record("m-1"), record("silent"), &pb.PlanResponse{Actions: []*pb.DecisionRecord{record("m-2"), record("m-3")}}, &pb.GetMachineResponse{Operation: record("m-4")},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"machineId":"m-1","sentence":"about m-1"}
+{"machineId":"silent"}
+{"actions":[{"machineId":"m-2","sentence":"about m-2"},{"machineId":"m-3","sentence":"about m-3"}]}
+{"operation":{"machineId":"m-4","sentence":"about m-4"}}
+`
+	if out.String() != want {
+		t.Errorf("%s\nwant:\n%s", &out, want)
 	}
 }

@@ -56,7 +56,15 @@ func Answers() map[string][]string {
 // beside is what the command adds to items that are messages.
 func beside() map[string]object {
 	return map[string]object{
+		"ProviderRegistration": {"shownAs": text}, "Quota": {"shownAs": text}, // get providers, get quotas: the name that shards give the provider
 		"NeedView": {"requestedBy": list(record("namespace", text, "requests", whole, "team?", text))}, // get needs -A, -n, --team
+	}
+}
+
+// everywhere is what the command adds to messages wherever they stand.
+func everywhere() map[string]object {
+	return map[string]object{
+		"DecisionRecord": {"sentence": object{"type": "string", "description": "what was done and why, in words"}},
 	}
 }
 

@@ -93,6 +93,7 @@ func (w *writer) item(name string) object {
 			p["shard"] = object{"type": "string", "description": "shard that reported it"}
 		}
 		maps.Copy(def["properties"].(object), beside()[name])
+		maps.Copy(def["properties"].(object), everywhere()[name])
 		w.defs[key] = def
 	}
 	return object{"$ref": namespace + key}
@@ -102,7 +103,9 @@ func (w *writer) ref(m protoreflect.MessageDescriptor) object {
 	key := strings.TrimPrefix(string(m.FullName()), messages)
 	if w.defs[key] == nil {
 		w.defs[key] = object{}
-		w.defs[key] = w.message(m)
+		def := w.message(m)
+		maps.Copy(def["properties"].(object), everywhere()[key])
+		w.defs[key] = def
 	}
 	return object{"$ref": namespace + key}
 }

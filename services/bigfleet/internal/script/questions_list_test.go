@@ -95,7 +95,7 @@ func aboutMachines() []question {
 		{"Why was this Node removed, and who took its machine?", "explain node/MACHINE --kube-context red", 0,
 			[]string{"Node  MACHINE: this cluster has no such Node now", "decision log  MACHINE was machine MACHINE", "Became a Node of cluster blue at TIME … outranks need/red/BATCH (priority -10) and takes its machine. …"}, "", nil},
 		{"By which terms was it chosen?", "history machine/MACHINE", 0,
-			[]string{"TIME  preempt started  MACHINE  red  phase2.inversion  …  need/blue/URGENT (priority 1000000) outranks need/red/BATCH (priority -10) and takes its machine. It was chosen by its victim score of WORD (priority WORD …). Its Pods have WORD to leave."},
+			[]string{"TIME  preempt started  MACHINE  red  outranked  …  need/blue/URGENT (priority 1000000) outranks need/red/BATCH (priority -10) and takes its machine. It was chosen by its victim score of WORD (priority WORD …). Its Pods have WORD to leave."},
 			"", nil},
 		{"Why was this machine released, and when?", "explain machine/GONE", 0, []string{"Left cluster blue at TIME (AGE ago, after AGE): No need uses it any more; it was WORD that used it."},
 			"the Nodes of the cluster, which has it no more", func(t *testing.T, x *truth, out string) {
@@ -128,7 +128,7 @@ func aboutMachines() []question {
 
 func aboutTime() []question {
 	return []question{
-		{"What happened in the fleet between two times?", "history --from 1h --to 1s --limit 1000", 0, []string{"TIME  reclaim ended  GONE  blue  phase3.excess  success  …"}, "", nil},
+		{"What happened in the fleet between two times?", "history --from 1h --to 1s --limit 1000", 0, []string{"TIME  reclaim ended  GONE  blue  unused  success  …"}, "", nil},
 		{"What happened to my cluster?", "history cluster/red --since 1d", 0, []string{"TIME  session-opened  —  red  …"}, "", nil},
 		{"What has changed since?", "history --diff 1", 0, []string{"shard-0, plan of cycle N against that of cycle 1:", "~ need/red/BATCH: absent -> short"}, "", nil},
 		{"How did demand stand a moment ago?", "get needs --at 1s", 0, []string{"blue/URGENT  1000000  met  …"}, "", nil},
@@ -184,7 +184,7 @@ func aboutTheFleet() []question {
 			}
 		}},
 		{"How do I limit what a provider may give us?", "quota set demo 100 --reason 'a limit' --yes", 0, []string{"done"}, "", nil},
-		{"Which limits are set?", "get quotas", 0, []string{"PROVIDER  100  …"}, "", nil},
+		{"Which limits are set?", "get quotas", 0, []string{"demo  100  …"}, "", nil},
 		{"How do I take a limit away?", "quota delete demo --reason over --yes", 0, []string{"done"}, "", nil},
 		{"Who changed what in the coordinator?", "get audit", 0, []string{"N  TIME  CoordinatorAdmin/SetQuota  …  a limit"}, "", nil},
 		{"Is there a backup, and is it good?", "snapshot save backup && bigfleet snapshot verify backup", 0, []string{"backup: index N, N bytes, verified", "ok: index N, N bytes, …"}, "", nil},

@@ -24,14 +24,21 @@ import (
 )
 
 const (
-	coordinatorID = "coordinator-0"
-	heartbeat     = 2 * time.Second // of the shard's reports; people look
-	shutdownGrace = time.Second     // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
-	releaseDelay  = 5 * time.Second // short, so that a story shows what it tells; a shard waits 3 minutes by default
-	demandHold    = 5 * time.Second // short for the same reason; an operator holds demand for 3 minutes by default
-	handoverWait  = 5 * time.Second
-	listEvery     = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
+	coordinatorID  = "coordinator-0"
+	heartbeat      = time.Second     // of the shard's reports; people look
+	shutdownGrace  = time.Second     // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
+	releaseDelay   = 5 * time.Second // short, so that a story shows what it tells; a shard waits 3 minutes by default
+	demandHold     = 5 * time.Second // short for the same reason; an operator holds demand for 3 minutes by default
+	handoverWait   = 5 * time.Second
+	listEvery      = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
+	rebalanceEvery = 2 * time.Second // of the coordinator's looks for machines to move; 15 s by default
+	paceLeast      = time.Second     // of what --speed makes shorter: an operator takes no shorter hold, and a loaded machine needs time
 )
+
+// pace is one of these times as --speed makes it.
+func (w *World) pace(d time.Duration) time.Duration {
+	return min(max(time.Duration(float64(d)/w.cfg.Speed), min(d, paceLeast)), time.Hour)
+}
 
 // addProvider chooses who has machines: a provider elsewhere, Node objects in real clusters, or the simulated cloud.
 func (w *World) addProvider(g *process.Group) error {
@@ -204,7 +211,7 @@ func (w *World) addCoordinator(g *process.Group) error {
 			return errors.Join(err, listener.Close())
 		}
 		return coordinator.Run(ctx, coordinator.Config{
-			ID: id, DataDir: filepath.Join(w.dir, "coordinator"), Listener: listener, RaftListener: raftListener, Bootstrap: true, Telemetry: tel, Ops: ops,
+			ID: id, DataDir: filepath.Join(w.dir, "coordinator"), Listener: listener, RaftListener: raftListener, Bootstrap: true, RebalanceInterval: w.pace(rebalanceEvery), Telemetry: tel, Ops: ops,
 		})
 	})}
 	g.Add(process.Component{Name: "coordinator", Run: func(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 // ready waits until the shard decides and every cluster has been heard; false when ctx ended before. What takes longer than it
@@ -58,7 +59,7 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	for _, s := range w.shards {
 		shards = append(shards, s.listen)
 	}
-	w.view.log("ready: shard at %s, provider at %s, %d clusters", strings.Join(shards, " and "), w.cfg.Providers[0].Addr, len(w.Clusters))
+	w.view.log("ready: shard at %s, provider at %s, %s", strings.Join(shards, " and "), w.cfg.Providers[0].Addr, output.Count(len(w.Clusters), "cluster"))
 	if !w.cfg.NoCoordinator {
 		w.view.log("coordinator at %s", w.cfg.CoordinatorListen)
 	}
@@ -133,7 +134,7 @@ func (w *World) still(ctx context.Context, most time.Duration) bool {
 		if now := summary(f); now != last || f.restless() {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > settleFor || most > 0 && time.Since(begun) > most {
+		if time.Since(since) > w.pace(settleFor) || most > 0 && time.Since(begun) > most {
 			return true
 		}
 		select {

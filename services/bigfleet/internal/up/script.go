@@ -21,15 +21,16 @@ import (
 
 // Orders is what a line of a script may say, for help and errors.
 const Orders = `deploy CLUSTER NAME PODS [cpu=1] [priority=0] [type=m.8x] [gpu=0] [gang]
-scale CLUSTER NAME PODS
+                              a Deployment; with gang, all its Pods on machines of one rack
+scale CLUSTER NAME PODS       another number of Pods
 wait CLUSTER NAME PODS        until this many of its Pods run
 rest                          until nothing moves
-stock spot|on-demand N|back   how many machines each pool still has available
+stock spot|on-demand N|back   machines that each pool can still sell; back restores the stock
 storm DURATION                interrupts the spot machines of the busiest zone, with this notice
 stop|start shard|coordinator
 stop|start operator CLUSTER
 reset                         delete all workloads, restore the stock, start everything
-say TEXT`
+say TEXT                      print it`
 
 // waitMax bounds how long a line waits for Pods. What takes longer on a machine at work is told as such.
 const waitMax = 3 * time.Minute

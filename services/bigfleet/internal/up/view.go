@@ -150,7 +150,7 @@ func (v *view) run(ctx context.Context, w *World) {
 			v.log("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
 		default:
 			v.placed, every = true, viewEvery
-			v.log("%d machines serve clusters from before", serving)
+			v.log("%s in service from an earlier run", output.Count(int(serving), "machine"))
 		}
 		if time.Since(shown) >= viewEvery {
 			shown = time.Now()

@@ -40,7 +40,7 @@ type Config struct {
 	Targets       []Target      // real clusters in their place
 	Scenario      string        // "" means none; a name, or a file
 	Script        string        // a file with a story; in the place of Scenario
-	Speed         float64       // divides the delays of machines and of the scenario; 0 means 1
+	Speed         float64       // divides the delays of machines, of the scenario, and the holds of unneeded demand and machines; 0 means 1
 	Seed          int64         // of the simulated cloud; 0 means 1
 	ProviderDelay time.Duration // to make or join a machine; 0 means DefaultProviderDelay, negative none
 	Providers     []Provider    // these instead of the simulated cloud

@@ -96,7 +96,7 @@ func notMeant(f *pflag.Flag, value, printed string) string {
 		}
 	case "1n":
 		if strings.Contains(f.Name, "-delay") && f.DefValue == "0s" {
-			return "" // a delay of a pretended cloud, as good as none
+			return "" // a delay of a simulated cloud, as good as none
 		}
 		return "no operator can mean it"
 	case "NaN", "1e300", "2000000h":

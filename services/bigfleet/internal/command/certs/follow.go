@@ -25,7 +25,7 @@ func newFollow(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "follow FROM TO", Args: cobra.ExactArgs(2),
 		Short: "Copy one certificate, its key and its CA to another directory, and each renewal of them",
-		Long: `Wait until the directory FROM has tls.crt, tls.key and ca.crt, copy them to the directory TO, and copy them again whenever they change. A certificate
+		Long: `Waits until the directory FROM has tls.crt, tls.key and ca.crt, copies them to the directory TO, and copies them again whenever they change. A certificate
 and a key that do not belong together are not copied. The chart of the management plane runs this beside each of several shards: a StatefulSet cannot
 mount one Secret in each Pod, so a container that runs nothing else mounts the keys of all, and the shard gets its own.`,
 		Example: "  bigfleet certs follow /etc/bigfleet/keys/shard-0 /etc/bigfleet/tls/shard-0 --once",

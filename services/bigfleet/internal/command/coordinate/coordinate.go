@@ -21,12 +21,12 @@ const reasonHeader = "bigfleet-reason"
 
 // order is one mutation.
 type order struct {
-	use, short, example string
-	args                int
-	says                func(args []string) string
-	goes                func(ctx context.Context, c caller, args []string) ([]string, error) // what else it does, as it stands; may be nil
-	send                func(ctx context.Context, c caller, args []string) (proto.Message, error)
-	tell                func(proto.Message) string // nil prints "done"
+	use, short, long, example string
+	args                      int
+	says                      func(args []string) string
+	goes                      func(ctx context.Context, c caller, args []string) ([]string, error) // what else it does, as it stands; may be nil
+	send                      func(ctx context.Context, c caller, args []string) (proto.Message, error)
+	tell                      func(proto.Message) string // nil prints "done"
 }
 
 // caller is a replica with the settings of this invocation.
@@ -53,7 +53,7 @@ func call[Q, R any, P interface {
 
 func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
-		Use: o.use, Args: cobra.ExactArgs(o.args), Short: o.short, Example: o.example,
+		Use: o.use, Args: cobra.ExactArgs(o.args), Short: o.short, Long: o.long, Example: o.example,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args) },
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 func shardOrders() []order {
@@ -23,7 +24,7 @@ func shardOrders() []order {
 			},
 			tell: func(m proto.Message) string {
 				r := m.(*bigfleetv1alpha1.DrainShardResponse)
-				return fmt.Sprintf("%d domains and %d clusters remain to be moved", r.GetDomains(), r.GetClusters())
+				return fmt.Sprintf("%s and %s remain to be moved", output.Count(int(r.GetDomains()), "domain"), output.Count(int(r.GetClusters()), "cluster"))
 			},
 		},
 		{
@@ -146,14 +147,19 @@ func removeProvider() order {
 		use: "remove PROVIDER", args: 1, short: "Remove a provider that no shard reports", example: "  bigfleet providers remove old-cloud --reason 'contract ended'",
 		says: func(a []string) string { return "Removes provider " + a[0] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
-			return call(ctx, c, c.Admin.RemoveProvider, &bigfleetv1alpha1.RemoveProviderRequest{Name: a[0], ValidateOnly: c.app.DryRun})
+			name, err := registered(ctx, c, a[0])
+			if err != nil {
+				return nil, err
+			}
+			return call(ctx, c, c.Admin.RemoveProvider, &bigfleetv1alpha1.RemoveProviderRequest{Name: name, ValidateOnly: c.app.DryRun})
 		},
 	}
 }
 
 func cancelMove() order {
 	return order{
-		use: "cancel MOVE", args: 1, short: "Cancel or withdraw a move", example: "  bigfleet rebalance cancel mv-17 --reason 'not needed'",
+		use: "cancel MOVE", args: 1, short: "Cancel a move",
+		long: "The donor keeps the machines that it has reserved for the move. A move whose machines the recipient has taken over already completes.", example: "  bigfleet rebalance cancel mv-17 --reason 'not needed'",
 		says: func(a []string) string { return "Cancels move " + a[0] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Admin.CancelMove, &bigfleetv1alpha1.CancelMoveRequest{MoveId: a[0], ValidateOnly: c.app.DryRun})

@@ -94,7 +94,9 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 	var want rebalance
 	var given *pflag.FlagSet
 	o := order{
-		use: "set", args: 0, short: "Change the rebalancer's policy; settings without a flag stay unchanged", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
+		use: "set", args: 0, short: "Change the rebalancer's policy",
+		long: "The rebalancer moves machines to a shard whose needs are unmet. Moves of tier 1 are of idle machines and those of tier 2 of machines available\n" +
+			"to buy: both disturb no workload. A move of tier 3 drains machines of lower priority first. Settings without a flag stay unchanged.", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
 		says: func([]string) string {
 			var out []string
 			for _, name := range rebalanceFlags {

@@ -10,8 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
-// registered is the name under which the coordinator knows a provider. People also know the name that the provider gives itself, which
-// shards and tables of machines show: it leads to the address, and that to the registration.
+// registered is the name under which the coordinator knows a provider, from that or from the name that people read.
 func registered(ctx context.Context, c caller, name string) (string, error) {
 	got, err := c.Admin.ListProviders(ctx, connect.NewRequest(&bigfleetv1alpha1.ListProvidersRequest{}))
 	if err != nil {
@@ -21,34 +20,16 @@ func registered(ctx context.Context, c caller, name string) (string, error) {
 	if slices.ContainsFunc(all, func(p *bigfleetv1alpha1.ProviderRegistration) bool { return p.GetName() == name }) {
 		return name, nil
 	}
-	_, shards, err := c.app.Shards(ctx)
+	f, err := c.app.Fleet()
 	if err != nil {
-		return name, nil //nolint:nilerr // without the shards the name stays as it was written, and the coordinator judges it
+		return "", err
 	}
-	found := map[string]bool{}
-	for _, s := range shards {
-		status, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
-		if err != nil {
-			continue // another shard may know it
-		}
-		for _, p := range status.Msg.GetProviders() {
-			for _, r := range all {
-				if p.GetName() == name && slices.Contains(r.GetAddresses(), p.GetAddress()) {
-					found[r.GetName()] = true
-				}
-			}
+	for registration, shown := range f.ProviderNames(ctx, all) {
+		if shown == name {
+			return registration, nil
 		}
 	}
-	switch len(found) {
-	case 0:
-		return name, nil
-	case 1:
-		for only := range found {
-			name = only
-		}
-		return name, nil
-	}
-	return "", exit.Usagef("several registrations lead to provider %s: name one of those that `bigfleet get providers` lists", name)
+	return name, nil // the coordinator judges it
 }
 
 // hasQuota refuses the name of a provider without a quota, which a deletion would pass over in silence.

@@ -48,7 +48,10 @@ func newSetQuota(a *app.App) *cobra.Command {
 	q := &bigfleetv1alpha1.Quota{Slices: map[string]int32{}}
 	var slices map[string]int
 	o := order{
-		use: "set PROVIDER MACHINES", args: 2, short: "Set a quota and its slices", example: "  bigfleet quota set sim 100 --region eu-1 --slice shard-0=60 --slice shard-1=40",
+		use: "set PROVIDER MACHINES", args: 2, short: "Set a quota and its slices",
+		long: "A quota is the number of on-demand and spot machines that the shards together may hold of a provider, in one region or in any. A slice is the\n" +
+			"part of one shard. The slices of a quota add up to at most the quota. A shard at its slice buys no more; machines that exist are never\n" +
+			"released for a quota.", example: "  bigfleet quota set sim 100 --region eu-1 --slice shard-0=60 --slice shard-1=40",
 		says: func(args []string) string {
 			return "Declares " + args[1] + " machines of provider " + args[0] + "."
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 // clusterChecks looks inside one managed cluster: definitions, rights, Lease holders, identity of Nodes, and what they have.
@@ -199,6 +200,17 @@ func nodes(ctx context.Context, r *report, cfg *rest.Config) {
 		}
 	}
 	if bad == 0 {
-		r.ok("Nodes", "%d Nodes belong to machines, each to exactly one", len(list.Items))
+		r.ok("Nodes", "%s", belong(len(list.Items)))
 	}
+}
+
+// belong words that every Node has its machine.
+func belong(nodes int) string {
+	switch nodes {
+	case 0:
+		return "the cluster has no Node of BigFleet"
+	case 1:
+		return "1 Node belongs to a machine, to exactly one"
+	}
+	return output.Count(nodes, "Node") + " belong to machines, each to exactly one"
 }

@@ -140,7 +140,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	case !st.GetReady():
 		r.fail(about, "It becomes ready when every provider has been listed once", "it is not ready: %v", st.GetNotReadyReasons())
 	default:
-		r.ok(about, "ready, cycle %d, %d machines known", st.GetCycle(), total(st.GetMachinesByState()))
+		r.ok(about, "ready, cycle %d, %s known", st.GetCycle(), output.Count(int(total(st.GetMachinesByState())), "machine"))
 	}
 	if st.GetDryRun() {
 		r.warn(about, "`bigfleet dry-run off --reason …` enables actions", "dry run: it decides but does not act")
@@ -151,7 +151,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 		}
 	}
 	if st.GetSilentClusters() > 0 {
-		r.warn(about, "`bigfleet get clusters` names them; check their operators", "%d clusters are silent", st.GetSilentClusters())
+		r.warn(about, "`bigfleet get clusters` names them; check their operators", "%d %s silent", st.GetSilentClusters(), output.Are(int(st.GetSilentClusters()), "cluster"))
 	}
 	for _, w := range st.GetWarnings() {
 		if strings.HasPrefix(w, "plaintext: ") {

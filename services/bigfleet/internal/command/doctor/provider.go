@@ -10,6 +10,7 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 // sampleMax is how many machines a provider is judged by.
@@ -52,7 +53,7 @@ func provider(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, addres
 		r.warn(about, "Above 10,000 machines it must support cursors", "it does not support cursors, so shards read its full list every time")
 	}
 	if bad == 0 {
-		r.ok(about, "%d machines sampled, all within the contract", len(list.Msg.GetMachines()))
+		r.ok(about, "%s sampled, all within the contract", output.Count(len(list.Msg.GetMachines()), "machine"))
 	}
 }
 

@@ -14,10 +14,12 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/dynamic"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
@@ -72,7 +74,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 		return err
 	}
 	if !a.Format.ForPeople() {
-		return a.Format.Message(a.Out, got)
+		return a.Format.Write(a.Out, output.List{Items: []proto.Message{got}, Say: history.Sentence})
 	}
 	say(a, a.Out, s, got, candidates)
 	return sayOwners(ctx, a, s, got.GetNeed().GetNeed().GetRowId(), cluster)

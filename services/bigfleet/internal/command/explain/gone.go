@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -40,7 +41,8 @@ func gone(ctx context.Context, a *app.App, s subject.Subject, notFound error) er
 		if more {
 			a.Notef("the newest %d records are in the answer; `bigfleet history %s` shows more", len(records), s)
 		}
-		return a.Format.Message(a.Out, &bigfleetv1alpha1.ExplainResponse{Verdict: verdict + " " + strings.Join(story, " "), Records: records})
+		answer := &bigfleetv1alpha1.ExplainResponse{Verdict: verdict + " " + strings.Join(story, " "), Records: records}
+		return a.Format.Write(a.Out, output.List{Items: []proto.Message{answer}, Say: history.Sentence})
 	}
 	_, _ = fmt.Fprintln(a.Out, output.Line("%s", verdict))
 	for _, line := range story {

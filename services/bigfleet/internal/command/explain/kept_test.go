@@ -1,12 +1,9 @@
 package explain_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
-
-	"connectrpc.com/connect"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
@@ -99,19 +96,7 @@ func keptReasons() []kept {
 			red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)},
 				OutOfService: []*pb.MachineOutOfService{{MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, Pods: 3}}}}})
 		}, []string{"ts node accepts no new Pods (cordoned); it is kept because 3 Pods run on it"}},
-		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, func(v *virtual.Fleet) {
-			// Some other shard made it, for a cluster of which this one has not heard.
-			if _, err := v.Machines.Create(context.Background(), connect.NewRequest(&pb.CreateRequest{MachineId: "cloud-a-0", ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 1})); err != nil {
-				v.T.Fatal(err)
-			}
-			v.Until("it is idle", func() bool {
-				m, err := v.Machines.Get(context.Background(), connect.NewRequest(&pb.MachineRef{Id: "cloud-a-0"}))
-				return err == nil && m.Msg.GetState() == pb.MachineState_MACHINE_STATE_IDLE
-			})
-			if _, err := v.Machines.Configure(context.Background(), connect.NewRequest(&pb.ConfigureRequest{MachineId: "cloud-a-0", ClusterId: "ghost", ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 2})); err != nil {
-				v.T.Fatal(err)
-			}
-		}, []string{"Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster"}},
+		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, ghost, []string{"Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster"}},
 		{pb.KeepReason_KEEP_REASON_READINESS_GUARD, onDemand(10), nil, func(v *virtual.Fleet) {
 			wants(v, 10).Reports(true, nil) // and not one of them joins
 			time.Sleep(20 * time.Minute)

@@ -33,7 +33,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		line("Since %s (%s).", output.Time(since), output.Age(a.Now(), since))
 	}
 	if m := r.GetMachine(); m != nil {
-		sayMachine(line, a, m)
+		sayMachine(line, a, m, history.Entered(m.GetMachine(), r.GetRecords()))
 		for _, past := range history.Story(a.Now(), r.GetRecords()) {
 			line("%s", past)
 		}
@@ -92,13 +92,21 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	line("\nCycle %d, %s old. More: bigfleet history %s", r.GetCycle(), output.Age(a.Now(), r.GetCycleAtUnixNanos()), s)
 }
 
-func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse) {
+// sayMachine words a machine that entered its state at a Unix time, as far as the decision log knows; else 0.
+func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse, entered int64) {
 	v := m.GetMachine().GetMachine()
 	price := ", " + output.Dollars(v.GetPricePerHour())
 	if host := m.GetMachine().HasHost; v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED && host != nil && !*host {
 		price = "" // nothing is paid, and nothing is offered
 	}
-	line("%s has been %s for %s: %s, %s, zone %s%s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
+	since := output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos())
+	switch {
+	case entered != 0:
+		since = output.Age(a.Now(), entered)
+	case m.GetMachine().GetStateSinceStart():
+		since = "at least " + since
+	}
+	line("%s has been %s for %s: %s, %s, zone %s%s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), since,
 		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), price)
 	seen := interruptions(m.GetSeenInterruptions())
 	if seen != "" {

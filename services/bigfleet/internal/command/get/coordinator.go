@@ -146,18 +146,49 @@ func bindings(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	}), err
 }
 
-func providers(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, err := fromLeader(ctx, a, "listing providers", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.ProviderRegistration, string, error) {
+func registrations(ctx context.Context, a *app.App) ([]*bigfleetv1alpha1.ProviderRegistration, error) {
+	return fromLeader(ctx, a, "listing providers", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.ProviderRegistration, string, error) {
 		got, err := c.Admin.ListProviders(ctx, connect.NewRequest(&bigfleetv1alpha1.ListProvidersRequest{}))
 		if err != nil {
 			return nil, "", err
 		}
 		return got.Msg.GetProviders(), "", nil
 	})
-	items = named(items, f.name, (*bigfleetv1alpha1.ProviderRegistration).GetName)
-	return table("provider/", columns("NAME", "REGION", "ADDRESSES", "SHARDS", "DEFAULT OWNER", "+PARTITION KEYS"), items, func(p *bigfleetv1alpha1.ProviderRegistration) []string {
-		return []string{p.GetName(), output.Dash(p.GetRegion()), strings.Join(p.GetAddresses(), ","), output.Dash(strings.Join(p.GetShardIds(), ",")), output.Dash(p.GetDefaultOwner()), output.Dash(strings.Join(p.GetPartitionKeys(), ","))}
-	}), err
+}
+
+func providers(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := registrations(ctx, a)
+	names := shownNames(ctx, a, items)
+	name := func(p *bigfleetv1alpha1.ProviderRegistration) string { return names[p.GetName()] }
+	items = either(items, f.name, (*bigfleetv1alpha1.ProviderRegistration).GetName, name)
+	return shownAs(table("provider/", columns("NAME", "REGION", "ADDRESSES", "SHARDS", "DEFAULT OWNER", "+PARTITION KEYS"), items, func(p *bigfleetv1alpha1.ProviderRegistration) []string {
+		return []string{name(p), output.Dash(p.GetRegion()), strings.Join(p.GetAddresses(), ","), output.Dash(strings.Join(p.GetShardIds(), ",")), output.Dash(p.GetDefaultOwner()), output.Dash(strings.Join(p.GetPartitionKeys(), ","))}
+	}), items, name), err
+}
+
+// shownNames are the names that people read of registrations.
+func shownNames(ctx context.Context, a *app.App, items []*bigfleetv1alpha1.ProviderRegistration) map[string]string {
+	f, err := a.Fleet()
+	if err != nil { // they came from it
+		return nil
+	}
+	return f.ProviderNames(ctx, items)
+}
+
+// either keeps the items that one of two names of theirs is what was asked for, or all.
+func either[T any](items []T, want string, one, other func(T) string) []T {
+	if want == "" {
+		return items
+	}
+	return slices.DeleteFunc(items, func(v T) bool { return one(v) != want && other(v) != want })
+}
+
+// shownAs adds for programs what people read as the provider of each item.
+func shownAs[T any](l output.List, items []T, name func(T) string) output.List {
+	for _, v := range items {
+		l.Also = append(l.Also, map[string]any{"shownAs": name(v)})
+	}
+	return l
 }
 
 func quotas(ctx context.Context, a *app.App, f filter) (output.List, error) {
@@ -168,13 +199,22 @@ func quotas(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 		return got.Msg.GetQuotas(), "", nil
 	})
-	name := func(q *bigfleetv1alpha1.Quota) string {
+	var registered []*bigfleetv1alpha1.ProviderRegistration
+	if len(items) > 0 {
+		if registered, err = registrations(ctx, a); err != nil {
+			return output.List{}, err
+		}
+	}
+	names := shownNames(ctx, a, registered)
+	provider := func(q *bigfleetv1alpha1.Quota) string { return cmp.Or(names[q.GetProvider()], q.GetProvider()) }
+	name := func(q *bigfleetv1alpha1.Quota) string { return strings.TrimSuffix(provider(q)+"/"+q.GetRegion(), "/") }
+	byAddress := func(q *bigfleetv1alpha1.Quota) string {
 		return strings.TrimSuffix(q.GetProvider()+"/"+q.GetRegion(), "/")
 	}
-	items = named(items, f.provider, (*bigfleetv1alpha1.Quota).GetProvider)
-	return table("quota/", columns("NAME", "DECLARED", "SLICES", "HELD BACK"), named(items, f.name, name), func(q *bigfleetv1alpha1.Quota) []string {
+	items = either(either(items, f.provider, (*bigfleetv1alpha1.Quota).GetProvider, provider), f.name, name, byAddress)
+	return shownAs(table("quota/", columns("NAME", "DECLARED", "SLICES", "HELD BACK"), items, func(q *bigfleetv1alpha1.Quota) []string {
 		return []string{name(q), fmt.Sprint(q.GetDeclared()), output.Dash(numbers(q.GetSlices())), output.Dash(numbers(q.GetHeldBack()))}
-	}), err
+	}), items, provider), err
 }
 
 func numbers(m map[string]int32) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -125,10 +126,18 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			}
 			return []string{
 				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), output.Dash(cluster), m.GetInstanceType(), m.GetZone(),
-				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), output.Age(now, v.GetStateSinceUnixNanos()),
-				interruption(m), output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
+				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), since(now, v),
+				interruption(m), output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(strings.ReplaceAll(v.GetWithheldReason(), "_", "-")), output.Dash(v.GetShardId()),
 			}
 		}), failed
+}
+
+// since is for how long a machine has been in its state. A shard that has started meanwhile knows only a part of it.
+func since(now time.Time, v *bigfleetv1alpha1.MachineView) string {
+	if v.GetStateSinceStart() && v.GetStateSinceUnixNanos() != 0 {
+		return output.AtLeast + output.Age(now, v.GetStateSinceUnixNanos())
+	}
+	return output.Age(now, v.GetStateSinceUnixNanos())
 }
 
 // hides says whether a machine is left out: one that does not exist yet, unless it is asked for.

@@ -54,7 +54,7 @@ func compare(ctx context.Context, a *app.App, args, between []string) error {
 		}
 		return got.Msg, nil
 	})
-	var list output.List
+	list := output.List{Say: Why}
 	for i, got := range answers {
 		if got == nil {
 			continue

@@ -79,7 +79,7 @@ func stream(ctx context.Context, s fleet.Shard, req *bigfleetv1alpha1.WatchDecis
 
 func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse) error {
 	if n := r.GetSkipped(); n > 0 {
-		a.Notef("%d records of %s were skipped, because this reader was too slow", n, s.Label())
+		a.Notef("%s of %s skipped, because this reader was too slow", output.Count(int(n), "record"), s.Label())
 	}
 	if r.GetRecord() == nil {
 		return nil // a sign of life
@@ -89,7 +89,7 @@ func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse
 		return err
 	}
 	if !a.Format.ForPeople() {
-		return a.Format.Next(a.Out, r.GetRecord(), s.Label())
+		return a.Format.Next(a.Out, r.GetRecord(), s.Label(), Sentence)
 	}
 	cells := row(r.GetRecord())
 	_, err := fmt.Fprintln(a.Out, strings.Join(cells[:8], "  "))

@@ -176,7 +176,7 @@ func ofMove(ctx context.Context, f *fleet.Fleet, s subject.Subject) (func(*bigfl
 }
 
 func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
-	l := output.List{Columns: []output.Column{
+	l := output.List{Say: Sentence, Columns: []output.Column{
 		{Head: "TIME"}, {Head: "WHAT"}, {Head: "MACHINE"}, {Head: "CLUSTER"}, {Head: "CAUSE"}, {Head: "OUTCOME"}, {Head: "TOOK"}, {Head: "DETAIL"},
 		{Head: "CYCLE", Wide: true}, {Head: "ACTOR", Wide: true}, {Head: "OPERATION", Wide: true}, {Head: "SHARD", Wide: true},
 	}}
@@ -198,7 +198,7 @@ func row(r *bigfleetv1alpha1.DecisionRecord) []string {
 		took = time.Duration(d).Round(time.Millisecond).String()
 	}
 	return []string{
-		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(r.GetCause()), output.Dash(r.GetOutcome()),
+		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(Cause(r)), output.Dash(Outcome(r)),
 		output.Dash(took), Sentence(r), fmt.Sprint(r.GetCycle()), output.Dash(r.GetActor()), output.Dash(r.GetOperationId()), r.GetShardId(),
 	}
 }

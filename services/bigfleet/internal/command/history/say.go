@@ -47,6 +47,24 @@ func Planned(r *pb.DecisionRecord) string {
 	return Why(r)
 }
 
+// causes are the words of the causes of actions (ENG-19.9), as a column has room for; Why says each in a sentence.
+var causes = map[string]string{
+	"phase1.idle": "idle machine fits", "phase1.speculative": "bought", "phase1.handover": "was reserved", "phase2.inversion": "outranked",
+	"phase2.excess": "unused, required elsewhere", "phase3.excess": "unused", "phase3.excess_promised": "unused, promised", "phase3.gang_moved": "gang moved",
+	"phase3.not_joined": "never joined", "phase3.release": "idle for too long", "move.drained": "moves to a shard",
+}
+
+// Cause is the word of a record's cause: that of a newer shard as it is.
+func Cause(r *pb.DecisionRecord) string {
+	if word, known := causes[r.GetCause()]; known {
+		return word
+	}
+	return r.GetCause()
+}
+
+// Outcome is how something ended, in words.
+func Outcome(r *pb.DecisionRecord) string { return strings.ReplaceAll(r.GetOutcome(), "_", " ") }
+
 // Why says why an action was decided.
 func Why(r *pb.DecisionRecord) string {
 	of, winner := needOf(r), winnerOf(r)

@@ -62,6 +62,39 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 	return said
 }
 
+// Entered is when a machine entered its state by an action of an earlier process of its shard, of which only the records are left; 0 where
+// the shard itself knows since when, or no record does. records are of that machine, newest first.
+func Entered(m *pb.MachineView, records []*pb.DecisionRecord) int64 {
+	if !m.GetStateSinceStart() {
+		return 0
+	}
+	for _, r := range records {
+		switch {
+		case r.GetAtUnixNanos() >= m.GetStateSinceUnixNanos():
+			continue
+		case r.GetType() != pb.RecordType_RECORD_TYPE_ENDED && r.GetToState() != r.GetFromState(): // it changed without an action
+			if r.GetToState() == m.GetMachine().GetState() {
+				return r.GetAtUnixNanos()
+			}
+			return 0
+		case r.GetType() != pb.RecordType_RECORD_TYPE_ENDED || r.GetOutcome() != "success":
+			continue
+		}
+		state := pb.MachineState_MACHINE_STATE_IDLE
+		switch r.GetKind() {
+		case pb.ActionKind_ACTION_KIND_BOOTSTRAP:
+			state = pb.MachineState_MACHINE_STATE_CONFIGURED
+		case pb.ActionKind_ACTION_KIND_DELETE:
+			state = pb.MachineState_MACHINE_STATE_SPECULATIVE
+		}
+		if state == m.GetMachine().GetState() && (state != pb.MachineState_MACHINE_STATE_CONFIGURED || r.GetClusterId() == m.GetMachine().GetCluster()) {
+			return r.GetAtUnixNanos()
+		}
+		return 0
+	}
+	return 0
+}
+
 // begun is what the first record of an operation says beside its cause: why a Node took no Pods.
 func begun(records []*pb.DecisionRecord, operation string) (detail string) {
 	for _, r := range records {

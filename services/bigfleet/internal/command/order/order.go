@@ -20,18 +20,18 @@ import (
 
 // order is one mutation of ShardAdmin.
 type order struct {
-	use, short, example string
-	says                string // with one %s for the argument
-	argument            string // name of what the argument is, for errors
-	lists               string // where its names are to be found
-	send                func(context.Context, *app.App, fleet.Shard, string) (proto.Message, error)
-	tell                func(proto.Message) string
+	use, short, long, example string
+	says                      string // with one %s for the argument
+	argument                  string // name of what the argument is, for errors
+	lists                     string // where its names are to be found
+	send                      func(context.Context, *app.App, fleet.Shard, string) (proto.Message, error)
+	tell                      func(proto.Message) string
 }
 
 // command makes the verb of an order. Shards that do not know the argument are passed over; one must know it.
 func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
-		Use: o.use, Args: cobra.ExactArgs(1), Short: o.short, Example: o.example,
+		Use: o.use, Args: cobra.ExactArgs(1), Short: o.short, Long: o.long, Example: o.example,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args[0]) },
 	})
 }
@@ -147,14 +147,17 @@ func newForget(a *app.App) *cobra.Command {
 
 func accept() order {
 	return order{
-		use: "accept CLUSTER", short: "Accept a held roll-up", example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
-		says: "Accepts the held roll-up of cluster %s: machines that are no longer needed will be drained, within the reclaim budget.", argument: "held roll-up of cluster", lists: "`bigfleet guards` shows which are held",
+		use: "accept CLUSTER", short: "Accept a held roll-up",
+		long: "A shard holds a roll-up that suddenly requests much less: the last accepted demand stays in force, and nothing is released for it.\n" +
+			"This puts the held roll-up in force and opens the cluster's release gate. `bigfleet guards` shows what is held.",
+		example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
+		says:    "Accepts the held roll-up of cluster %s: machines that are no longer needed will be drained, within the reclaim budget.", argument: "held roll-up of cluster", lists: "`bigfleet guards` shows which are held",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AcceptRollup(ctx, connect.NewRequest(&bigfleetv1alpha1.AcceptRollupRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(m proto.Message) string {
 			r := m.(*bigfleetv1alpha1.AcceptRollupResponse)
-			return fmt.Sprintf("accepted: %d needs before, %d after, %d surplus machines", r.GetNeedsBefore(), r.GetNeedsAfter(), r.GetSurplusMachines())
+			return fmt.Sprintf("accepted: %s before, %d after, %s", output.Count(int(r.GetNeedsBefore()), "need"), r.GetNeedsAfter(), output.Count(int(r.GetSurplusMachines()), "surplus machine"))
 		},
 	}
 }
@@ -194,13 +197,14 @@ func known(ctx context.Context, s fleet.Shard, cluster string) error {
 
 func abandon() order {
 	return order{
-		use: "abandon MOVE", short: "Abandon the reservation of a move", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
+		use: "abandon MOVE", short: "Abandon the reservation of a move",
+		long: "Gives the machines that a shard has reserved for a move back to its own needs. It is for moves that can no longer complete.", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
 		says: "Abandons the reservation of move %s.", argument: "move", lists: "`bigfleet get moves` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AbandonReservation(ctx, connect.NewRequest(&bigfleetv1alpha1.AbandonReservationRequest{MoveId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(m proto.Message) string {
-			return fmt.Sprintf("freed %d machines", len(m.(*bigfleetv1alpha1.AbandonReservationResponse).GetMachineIds()))
+			return "freed " + output.Count(len(m.(*bigfleetv1alpha1.AbandonReservationResponse).GetMachineIds()), "machine")
 		},
 	}
 }
@@ -209,13 +213,15 @@ func abandon() order {
 func newRetire(a *app.App) *cobra.Command {
 	var bound int32
 	o := order{
-		use: "retire CLUSTER", short: "Retire a silent cluster: its machines are released", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
+		use: "retire CLUSTER", short: "Retire a silent cluster: its machines are released",
+		long: "Sets the demand of a cluster that does not come back to zero: its machines are drained and released. Until it is retired, a silent cluster keeps\n" +
+			"them, however long it is silent. `bigfleet clusters unretire` or a new connection of the cluster undoes it.", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
 		says: "Retires cluster %s: its demand becomes zero, and its machines are drained and released.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireClusterRequest{ClusterId: id, BoundMachines: bound, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(m proto.Message) string {
-			return fmt.Sprintf("retired: %d machines will be released", m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines())
+			return fmt.Sprintf("retired: %s will be released", output.Count(int(m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines()), "machine"))
 		},
 	}
 	c := o.command(a)
@@ -238,7 +244,7 @@ func NewReconcile(a *app.App) *cobra.Command {
 		},
 		tell: func(m proto.Message) string {
 			r := m.(*bigfleetv1alpha1.ReconcileNowResponse)
-			return fmt.Sprintf("%d machines read, %d rejected, %d removals held", r.GetMachines(), r.GetRejected(), r.GetRemovalsHeld())
+			return fmt.Sprintf("%s read, %d rejected, %s held", output.Count(int(r.GetMachines()), "machine"), r.GetRejected(), output.Count(int(r.GetRemovalsHeld()), "removal"))
 		},
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {

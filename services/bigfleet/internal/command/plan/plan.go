@@ -101,7 +101,7 @@ func run(ctx context.Context, a *app.App, f flags) error {
 // show prints plans, and fails for what --fail-on names.
 func show(a *app.App, answers []answer, failOn []string, failed error) error {
 	var bad []string
-	var list output.List
+	list := output.List{Say: history.Planned}
 	for _, p := range answers {
 		if a.Format.ForPeople() {
 			say(a.Out, p.of, p.PlanResponse)

@@ -17,6 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/archive"
 )
 
@@ -76,7 +77,7 @@ func save(ctx context.Context, a *app.App, path string, force bool, keep int) er
 	}
 	_, err = fmt.Fprintf(a.Out, "%s: index %d, %d bytes, verified\n", path, out.Index, out.Bytes)
 	if keep > 0 {
-		_, _ = fmt.Fprintf(a.Out, "%d archives kept, %d deleted\n", out.Kept, out.Deleted)
+		_, _ = fmt.Fprintf(a.Out, "%s kept, %d deleted\n", output.Count(out.Kept, "archive"), out.Deleted)
 	}
 	return errors.Join(err, old)
 }

@@ -82,7 +82,7 @@ func overview(a *app.App, parts []part) {
 		sum.Sessions += s.GetSessions()
 		sum.CostPerHour += s.GetCostPerHour()
 	}
-	line(a, "fleet", "%d shards, %d clusters connected, %d needs, %d unmet, %s", len(parts), sum.GetSessions(), sum.GetNeeds(), sum.GetUnsatisfiedNeeds(), output.Dollars(sum.GetCostPerHour()))
+	line(a, "fleet", "%s, %s connected, %s, %d unmet, %s", output.Count(len(parts), "shard"), output.Count(int(sum.GetSessions()), "cluster"), output.Count(int(sum.GetNeeds()), "need"), sum.GetUnsatisfiedNeeds(), output.Dollars(sum.GetCostPerHour()))
 	_, _ = fmt.Fprintln(a.Out)
 	_ = output.Table.Write(a.Out, l) // a broken pipe shows at the next line
 }

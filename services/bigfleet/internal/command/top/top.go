@@ -25,7 +25,7 @@ func New(a *app.App) *cobra.Command {
 		Use: "top", Args: cobra.NoArgs, Short: "Show needs by precedence, actions and spend, live",
 		Long: "Shows needs in the order in which they get machines, what is in flight, and what it costs. On a terminal it repaints each second, and keys\n" +
 			"change it: q quits, s and S sort by the next or the previous column, r reverses, / filters, u shows unmet needs only, the arrows scroll,\n" +
-			"Esc resets. Elsewhere it prints one screen.",
+			"Esc resets. If the output is not a terminal, it prints one screen.",
 		Example: "  bigfleet top\n  bigfleet top --once\n  bigfleet top --once -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			// On a terminal it is live; elsewhere, and for programs, one picture, unless --watch asks for more.

@@ -42,8 +42,8 @@ func (v view) show(w io.Writer, now time.Time, label string, p picture) error {
 func (v view) summary(w io.Writer, now time.Time, label string, p picture) {
 	s := p.status
 	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, output.Line(format, args...)) }
-	line("%s  cycle %d, %s ago, %.1f ms   %s   %d machines   %d clusters   reclaim budget %.1f", cmp.Or(s.GetShardId(), label), s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()),
-		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), total(s.GetMachinesByState()), s.GetSessions(), s.GetReclaimTokens())
+	line("%s  cycle %d, %s ago, %.1f ms   %s   %s   %s   reclaim budget %.1f", cmp.Or(s.GetShardId(), label), s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()),
+		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), output.Count(int(total(s.GetMachinesByState())), "machine"), output.Count(int(s.GetSessions()), "cluster"), s.GetReclaimTokens())
 	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), p.reasons())
 	if left := p.left(); left > 0 {
 		line("%d more %s not shown: --rows 0 shows all", left, output.Are(left, "need"))

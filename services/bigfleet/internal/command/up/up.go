@@ -47,7 +47,8 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 		Short: "Run a complete BigFleet in this process, with simulated clusters",
 		Long: "Runs a complete BigFleet in one process. The shard, operators, pod controllers and provider are real and listen on real ports.\n" +
 			"The clusters (an in-memory API server, a scheduler and kubelets) and the cloud are simulated.\n" +
-			"Use --kubeconfig for real clusters, and --provider for a provider that runs elsewhere. Nothing remains when it ends.\n\n" +
+			"Use --kubeconfig for real clusters, and --provider for a provider that runs elsewhere. Simulated clusters end with it.\n" +
+			"Real clusters keep their Nodes, and --data-dir keeps the state: a later start with both continues.\n\n" +
 			"A --script file has one step on each line, optionally after a delay such as +2s:\n\n  " + strings.ReplaceAll(world.Orders, "\n", "\n  "),
 		Example: "  bigfleet up\n  bigfleet up --scenario burst\n  bigfleet up --clusters 1 --scenario gang --speed 4\n  bigfleet up --provider 127.0.0.1:9100\n" +
 			"  bigfleet up --kubeconfig red.kubeconfig --kubeconfig blue.kubeconfig --install-crds",
@@ -67,9 +68,9 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.IntVar(&c.Shards, "shards", 1, "shards that share the simulated cloud, zone by zone; at most 3")
 	f.StringVar(&c.Scenario, "scenario", "", "scenario to play, or a file as for --script: "+strings.Join(world.Names(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(world.Names(), cobra.ShellCompDirectiveDefault)) // fails only for an unknown flag
-	f.StringVar(&c.Script, "script", "", "file with your own scenario: see above")
+	f.StringVar(&c.Script, "script", "", "file with your own scenario; bigfleet up --help lists its steps")
 	f.BoolVar(&fl.list, "list-scenarios", false, "list the scenarios")
-	f.Float64Var(&c.Speed, "speed", 1, "divide the delays of machines and the scenario by this")
+	f.Float64Var(&c.Speed, "speed", 1, "divide the delays of machines and the scenario, and the holds of unneeded demand and machines, by this")
 	f.Int64Var(&c.Seed, "seed", 1, "random seed of the simulated cloud")
 	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "time to create a machine, and time to join it; 0 means none")
 	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards use the next ports")

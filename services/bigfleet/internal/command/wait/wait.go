@@ -186,7 +186,7 @@ func idle(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, er
 		}
 	}
 	if n > 0 {
-		return false, fmt.Sprintf("%d actions are in flight or queued", n), err
+		return false, fmt.Sprintf("%d %s in flight or queued", n, output.Are(int(n), "action")), err
 	}
 	return err == nil, "nothing is in flight", err
 }
@@ -327,7 +327,7 @@ func noMoves(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string,
 		return err
 	})
 	if open > 0 {
-		return false, fmt.Sprintf("%d moves are open", open), err
+		return false, fmt.Sprintf("%d %s open", open, output.Are(open, "move")), err
 	}
 	return err == nil, "no move is open", err
 }
