@@ -140,6 +140,12 @@ hostile: prerequisites ## Callers that misuse every RPC of every server for ten 
 hostile-hour: ## make hostile for an hour.
 	$(MAKE) hostile MINUTES=60
 
+.PHONY: oracle-page
+oracle-page: prerequisites ## SEEDS random worlds (30 unless said, a minute each) as in oracle, written to docs/benchmarks/oracle.md.
+	lines=$$(mktemp) && cd e2e && go run ./cmd/controlplane build && BIGFLEET_ORACLE_LINES=$$lines BIGFLEET_ORACLE_PAGE=$(CURDIR)/docs/benchmarks/oracle.md \
+		BIGFLEET_ORACLE_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),30) BIGFLEET_ORACLE_SEED=$(SEED) go test -count=1 -v -run TestOracle -timeout 24h ./oracle; \
+		status=$$?; rm -f $$lines; exit $$status
+
 .PHONY: oracle
 oracle: prerequisites ## The real kube-scheduler judges what BigFleet buys: SEEDS=n random worlds, 10 unless said, from SEED=first on, a minute each (e2e/oracle).
 	cd e2e && go run ./cmd/controlplane build && BIGFLEET_ORACLE_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),10) BIGFLEET_ORACLE_SEED=$(SEED) go test -count=1 -v -run TestOracle -timeout 24h ./oracle

@@ -28,6 +28,8 @@ type outcome struct {
 	most, settled, best    float64 // dollars per hour
 	mostN, settledN, bestN int
 	packed                 bool
+	waves                  float64 // best packing of the first wave, and what is bought beside it for the second
+	wavesPacked            bool
 }
 
 // brief are the worlds of a run without settings: between them they have most features, and each takes seconds. There are five, because
@@ -70,6 +72,7 @@ func TestOracle(t *testing.T) {
 	for _, seed := range seeds(t) {
 		o := s.play(newWorld(seed))
 		t.Log(o)
+		record(t, o)
 		all = append(all, o)
 	}
 	judge(t, all)
@@ -94,6 +97,9 @@ func (s *stage) play(w *world) outcome {
 		pods[i] = v.bound[a.name]
 	}
 	o.best, o.bestN, o.packed = w.best(pods, 1500*time.Millisecond)
+	if os.Getenv(linesOf) != "" {
+		o.waves, o.wavesPacked = w.bestInWaves(pods, 1500*time.Millisecond)
+	}
 	s.explain(ctx, w, v)
 	if len(v.pending) > 0 {
 		s.askScheduler(ctx, w, v, &o)
@@ -234,6 +240,9 @@ func (o outcome) String() string {
 		o.seed, o.pods, o.bound, o.took.Seconds(), o.hopeless, total(o.misses), total(o.refused), o.most, o.mostN, o.settled, o.settledN)
 	if o.packed {
 		text += fmt.Sprintf(", best packing %.2f (%d): %.2f and %.2f of it", o.best, o.bestN, ratio(o.most, o.best), ratio(o.settled, o.best))
+		if o.wavesPacked {
+			text += fmt.Sprintf(", in two waves %.2f", o.waves)
+		}
 	} else {
 		text += ", no packing found"
 	}

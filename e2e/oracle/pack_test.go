@@ -34,6 +34,7 @@ type bin struct {
 	cpu, memory int64
 	pods        int64
 	holds       map[int]int
+	fixed       bool // it is there already, and its Pods run
 }
 
 // packing is a set of machines for Pods under their constraints.
@@ -241,7 +242,7 @@ func (p *packing) pack(r *rand.Rand, order []int) bool {
 	}
 	p.shrink()
 	for _, b := range slices.Clone(p.bins) {
-		if b.of != nil {
+		if b.of != nil && !b.fixed {
 			p.dissolve(b)
 		}
 	}
@@ -297,7 +298,7 @@ func (p *packing) value(b *bin, left []int) (sum float64) {
 // shrink gives each machine the cheapest type of its zone that holds what is in it.
 func (p *packing) shrink() {
 	for i, b := range p.bins {
-		if b.of == nil {
+		if b.of == nil || b.fixed {
 			continue
 		}
 		for _, o := range p.w.offerings {
@@ -386,6 +387,53 @@ func (w *world) best(pods []int, patience time.Duration) (dollars float64, machi
 		}
 	}
 	return dollars, machines, found
+}
+
+// bestInWaves packs the first wave as cheaply as it can, and the second beside it.
+func (w *world) bestInWaves(pods []int, patience time.Duration) (dollars float64, found bool) {
+	waves := [2][]int{make([]int, len(pods)), make([]int, len(pods))}
+	for i, a := range w.apps {
+		waves[a.wave][i] = pods[i]
+	}
+	all, r := w.rulesOf(), rand.New(rand.NewPCG(w.seed, 16))
+	var first *packing
+	lowest := 0.0
+	for end := time.Now().Add(patience / 2); time.Now().Before(end); {
+		p := w.newPacking(all)
+		if !p.pack(r, w.order(r, all, waves[0])) {
+			continue
+		}
+		if price, _ := p.price(); first == nil || price < lowest {
+			first, lowest = p, price
+		}
+	}
+	if first == nil {
+		return 0, false
+	}
+	for end := time.Now().Add(patience / 2); time.Now().Before(end); {
+		p := first.extended()
+		if !p.pack(r, w.order(r, all, waves[1])) {
+			continue
+		}
+		if price, _ := p.price(); !found || price < dollars {
+			dollars, found = price, true
+		}
+	}
+	return dollars, found
+}
+
+// extended is a copy whose machines stay.
+func (p *packing) extended() *packing {
+	out := &packing{w: p.w, rules: p.rules, inZone: map[string]map[int]int{}, used: maps.Clone(p.used)}
+	for z, held := range p.inZone {
+		out.inZone[z] = maps.Clone(held)
+	}
+	for _, b := range p.bins {
+		n := *b
+		n.holds, n.fixed = maps.Clone(b.holds), true
+		out.bins = append(out.bins, &n)
+	}
+	return out
 }
 
 // order is the Pods by depth, then by size with some noise, largest first.
