@@ -266,6 +266,7 @@ func TestRights(t *testing.T) {
 		"pod-controller ClusterRole": {
 			"persistentvolumeclaims list,watch", "persistentvolumes list,watch", "storageclasses.storage.k8s.io list,watch",
 			"podgroups.scheduling.k8s.io list,watch", "podgroups.scheduling.x-k8s.io list,watch", "podgroups.scheduling.volcano.sh list,watch", "jobsets.jobset.x-k8s.io list,watch",
+			"resourceclaims.resource.k8s.io list,watch", "resourceclaimtemplates.resource.k8s.io list,watch", "deviceclasses.resource.k8s.io list,watch",
 			"pods list,watch", "nodes list,watch", "upcomingnodes.bigfleet.lucy.sh list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create,patch",
 		},
 		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update"},

@@ -397,6 +397,46 @@ spec: {replicatedJobs: [{name: workers, replicas: 1, template: {spec: {paralleli
 			})
 		}
 	})
+	// OP-15.32: devices of a class that Pods claim are an amount of their row, with the attributes that they select; what says more is refused.
+	t.Run("devices", func(t *testing.T) {
+		w := w.with(t)
+		for _, o := range []string{`
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}`, `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: two, namespace: default}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com, count: 2,
+  selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].model == "big"'}}]}}]}}}`, `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: choice, namespace: default}
+spec: {devices: {requests: [{name: gpu, firstAvailable: [{name: any, deviceClassName: gpu.example.com}]}]}}`} {
+			w.must(w.cp.ApplyYAML(t.Context(), []byte(o)))
+		}
+		claims := func(c corev1.PodResourceClaim) func(*corev1.Pod) {
+			return func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{c} }
+		}
+		w.create(pod("default", "device-two", "71m", claims(corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("two")})),
+			pod("default", "device-choice", "72m", claims(corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: new("choice")})))
+		s.needs(t, "two devices of the model", func(n []*pb.CapacityNeed) bool {
+			return slices.ContainsFunc(n, func(n *pb.CapacityNeed) bool {
+				return n.MinUnit["cpu"] == "71m" && n.MinUnit["deviceclass.resource.kubernetes.io/gpu.example.com"] == "2" &&
+					slices.ContainsFunc(n.Requirements, func(r *pb.NodeSelectorRequirement) bool {
+						return r.Key == "gpu.example.com/model" && slices.Equal(r.Values, []string{"big"})
+					})
+			})
+		})
+		w.until("the owner of the other is told", func() bool {
+			e := w.event("Pod", "device-choice", "CapacityReduced")
+			return e != nil && strings.Contains(e.Message, "firstAvailable")
+		})
+		if r := w.requestOf("device-choice"); r != nil {
+			t.Errorf("it has a request: %+v", r.Spec)
+		}
+	})
 	c.check(t)
 }
 

@@ -319,14 +319,7 @@ func volumeElsewhere(t *testing.T, s *story) {
 	tpl := s.template("db", "1")
 	tpl.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	s.create("db", tpl)
-	text := ""
-	for ctx := bounded(t); text == "" && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		events, err := s.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=db,reason=CapacityReduced"})
-		s.must(err)
-		for _, e := range events.Items {
-			text = e.Message
-		}
-	}
+	text := s.told("db", "CapacityReduced")
 	if !strings.Contains(text, "PersistentVolumeClaim data does not exist") {
 		t.Errorf("the event says %q", text)
 	}
@@ -336,25 +329,11 @@ func volumeElsewhere(t *testing.T, s *story) {
 		t.Errorf("bought %v for a Pod that waits for its claim", s.nodes)
 	}
 	s.mu.Unlock()
-	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	modes, none := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, ""
-	_, err := s.Client().CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "disk"},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: size, AccessModes: modes, ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"test-1b"}}},
-			}}}},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	_, err = s.Client().CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: &none, VolumeName: "disk",
-			Resources: corev1.VolumeResourceRequirements{Requests: size}},
-	}, metav1.CreateOptions{})
-	s.must(err)
+	s.disk("data", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}}, &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"test-1b"}}},
+		}},
+	}})
 	node := s.run("db")[0]
 	n, err := s.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	s.must(err)

@@ -28,14 +28,17 @@ func TestRoutine(t *testing.T) {
 	stories := map[string]func(*testing.T, *story){
 		"rollout": rollout, "jobs": jobsEnd, "cordon": cordon, "budget": budgetBlocks, "lost": nodeLost,
 		"labels": labelOfTheNode, "volume": volumeElsewhere, "zones": overZones, "limit": limitOfPods,
+		"leaders": leaderWorkers, "kueue": kueueGroups, "attach": volumesAttach, "prefers": prefers, "devices": claimsDevices,
 	}
 	var offerings strings.Builder
 	offerings.WriteString("offerings:\n")
+	more := map[string]string{"devices": `, "deviceclass.resource.kubernetes.io/gpu.example.com": "2"}, labels: {gpu.example.com/model: big`}
 	for name := range stories {
-		fmt.Fprintf(&offerings, "- {name: %s, instance_type: %s, zone: test-1a, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", name, typeOf(name))
+		fmt.Fprintf(&offerings, "- {name: %s, instance_type: %s, zone: test-1a, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"%s}}\n", name, typeOf(name), more[name])
 	}
 	fmt.Fprintf(&offerings, "- {name: dear, instance_type: %s, zone: test-1b, capacity_type: on_demand, count: 1, price_per_hour: 0.9, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", typeOf("volume"))
 	fmt.Fprintf(&offerings, "- {name: second, instance_type: %s, zone: test-1b, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", typeOf("zones"))
+	fmt.Fprintf(&offerings, "- {name: preferred, instance_type: %s, zone: test-1b, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", typeOf("prefers"))
 	s := fixture.StartT(t, fixture.Config{
 		Offerings:    offerings.String(),
 		ShardArgs:    []string{"--drain-deadline", "15s"},

@@ -24,6 +24,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/cached"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/devices"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/gangs"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/penalty"
@@ -40,6 +41,7 @@ type controller struct {
 	keeper    *keeper.Keeper
 	volumes   *volumes.Store
 	gangs     *gangs.Watcher
+	devices   *devices.Watcher
 	leader    func(holds bool)
 	synced    []func() bool
 }
@@ -74,6 +76,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "gangs", Run: p.gangs.Run})
+	group.Add(process.Component{Name: "devices", Run: p.devices.Run})
 	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
 		p.log.Info("reading the cluster; nothing is written before all of it is known", "apiserver", p.REST.Host, "limit", p.CacheSyncTimeout)
 		if err := apiaccess.Sync(ctx, p.CacheSyncTimeout, p.synced...); err != nil {
@@ -122,8 +125,12 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	if p.gangs, err = gangs.NewWatcher(p.access.REST, p.log, func(pods []types.UID) { p.keeper.Enqueue(pods) }); err != nil {
 		return nil, err
 	}
+	if p.devices, err = devices.NewWatcher(p.access.REST, p.log, func(pods []types.UID) { p.keeper.Enqueue(pods) }); err != nil {
+		return nil, err
+	}
 	p.keeper, err = keeper.New(keeper.Config{
-		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of, Attaches: p.volumes.Attaches, Gang: p.gangs.Of},
+		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of, Attaches: p.volumes.Attaches, Gang: p.gangs.Of,
+			Devices: p.devices.Of},
 		Gathering: p.gangs.Waits, ExcludeNamespaces: excluded,
 		Unmanaged: p.unmanaged, CountForeign: p.CountForeignNodes, Workers: p.Workers, Record: p.events.Record, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
 	})
@@ -183,11 +190,13 @@ func (p *controller) watch(ctx context.Context) error {
 			whole := pod.Whole()
 			p.volumes.SetPod(whole)
 			p.gangs.SetPod(whole)
+			p.devices.SetPod(whole)
 			p.keeper.SetPod(pod)
 		}, func(pod *cached.Pod) {
 			whole := pod.Whole()
 			p.volumes.DeletePod(whole)
 			p.gangs.DeletePod(whole)
+			p.devices.DeletePod(whole)
 			p.keeper.DeletePod(pod)
 		}),
 	)

@@ -49,6 +49,11 @@ type CapacityRequestSpec struct {
 	// +optional
 	// +listType=atomic
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
+	// Preferences are what the Pod prefers of its node: of machines that cost the same, those that satisfy more of them, by weight, are
+	// bought. They never keep a machine away. The 8 largest count. Requests with a coLocation or a gang have none.
+	// +optional
+	// +listType=atomic
+	Preferences []corev1.PreferredSchedulingTerm `json:"preferences,omitempty"`
 	// Resources is the request of this one Pod, for example {cpu: 500m, memory: 1Gi}. A request without resources counts
 	// as zero.
 	Resources corev1.ResourceList `json:"resources"`

@@ -187,6 +187,13 @@ func (in *CapacityRequestSpec) DeepCopyInto(out *CapacityRequestSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Preferences != nil {
+		in, out := &in.Preferences, &out.Preferences
+		*out = make([]v1.PreferredSchedulingTerm, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Resources != nil {
 		in, out := &in.Resources, &out.Resources
 		*out = make(v1.ResourceList, len(*in))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 
@@ -33,6 +34,9 @@ const (
 
 // metadataBytesMax keeps the annotations below the 256 KiB that an apiserver takes.
 const metadataBytesMax = 128 << 10
+
+// devicesPrefix begins the names of resources that count devices of a DeviceClass (OP-15.32).
+const devicesPrefix = "deviceclass.resource.kubernetes.io/"
 
 // podsDefault is what a kubelet allows by default (PROV-27.5).
 const podsDefault = "110"
@@ -133,6 +137,9 @@ func quantities(m provider.Machine) (corev1.ResourceList, error) {
 	}
 	out := corev1.ResourceList{corev1.ResourcePods: resource.MustParse(podsDefault)}
 	for name, text := range from {
+		if strings.HasPrefix(name, devicesPrefix) {
+			continue // a driver publishes devices as ResourceSlices
+		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
 			return nil, fmt.Errorf("resource %s = %q: %w", name, text, err)

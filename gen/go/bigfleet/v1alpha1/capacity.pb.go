@@ -296,7 +296,7 @@ func (x NodeSelectorRequirement_Operator) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeSelectorRequirement_Operator.Descriptor instead.
 func (NodeSelectorRequirement_Operator) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // Whether the constraint is hard.
@@ -349,7 +349,7 @@ func (x TopologySpread_WhenUnsatisfiable) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TopologySpread_WhenUnsatisfiable.Descriptor instead.
 func (TopologySpread_WhenUnsatisfiable) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{7, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Full replacement of one cluster's demand. There are no deltas; a row that is absent is withdrawn.
@@ -625,7 +625,9 @@ type CapacityNeed struct {
 	// Smallest number of the row's Pods that can start; all of them if the row has fewer. Nothing is bought for the row until that many can be covered.
 	// 0: each Pod starts by itself. A row that does not count in units is bought as a whole. Part of the row's identity (feature `gang`).
 	// Soft: negative (read as 0).
-	MinMembers    int32 `protobuf:"varint,1005,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
+	MinMembers int32 `protobuf:"varint,1005,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
+	// What the row's Pods prefer of machines that cost the same. Part of the row's identity. A shard that does not know the field ignores it.
+	Preferences   []*NodePreference `protobuf:"bytes,1006,rep,name=preferences,proto3" json:"preferences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -758,6 +760,70 @@ func (x *CapacityNeed) GetMinMembers() int32 {
 	return 0
 }
 
+func (x *CapacityNeed) GetPreferences() []*NodePreference {
+	if x != nil {
+		return x.Preferences
+	}
+	return nil
+}
+
+// One preferred node affinity term.
+type NodePreference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How much it counts beside other preferences of the row.
+	// Soft: below 1 (read as 1); above 100 (read as 100).
+	Weight int32 `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Node constraints, ANDed.
+	// Soft: none, or one with OPERATOR_SAME (the preference is ignored).
+	Requirements  []*NodeSelectorRequirement `protobuf:"bytes,2,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePreference) Reset() {
+	*x = NodePreference{}
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePreference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePreference) ProtoMessage() {}
+
+func (x *NodePreference) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePreference.ProtoReflect.Descriptor instead.
+func (*NodePreference) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NodePreference) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *NodePreference) GetRequirements() []*NodeSelectorRequirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
 // One toleration, as core/v1 has it, without tolerationSeconds.
 type Toleration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -777,7 +843,7 @@ type Toleration struct {
 
 func (x *Toleration) Reset() {
 	*x = Toleration{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +855,7 @@ func (x *Toleration) String() string {
 func (*Toleration) ProtoMessage() {}
 
 func (x *Toleration) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +868,7 @@ func (x *Toleration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Toleration.ProtoReflect.Descriptor instead.
 func (*Toleration) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Toleration) GetKey() string {
@@ -853,7 +919,7 @@ type NodeSelectorRequirement struct {
 
 func (x *NodeSelectorRequirement) Reset() {
 	*x = NodeSelectorRequirement{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +931,7 @@ func (x *NodeSelectorRequirement) String() string {
 func (*NodeSelectorRequirement) ProtoMessage() {}
 
 func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +944,7 @@ func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSelectorRequirement.ProtoReflect.Descriptor instead.
 func (*NodeSelectorRequirement) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeSelectorRequirement) GetKey() string {
@@ -922,7 +988,7 @@ type LabelComparison struct {
 
 func (x *LabelComparison) Reset() {
 	*x = LabelComparison{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1000,7 @@ func (x *LabelComparison) String() string {
 func (*LabelComparison) ProtoMessage() {}
 
 func (x *LabelComparison) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1013,7 @@ func (x *LabelComparison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelComparison.ProtoReflect.Descriptor instead.
 func (*LabelComparison) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LabelComparison) GetLess() bool {
@@ -985,7 +1051,7 @@ type TopologySpread struct {
 
 func (x *TopologySpread) Reset() {
 	*x = TopologySpread{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1063,7 @@ func (x *TopologySpread) String() string {
 func (*TopologySpread) ProtoMessage() {}
 
 func (x *TopologySpread) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1076,7 @@ func (x *TopologySpread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologySpread.ProtoReflect.Descriptor instead.
 func (*TopologySpread) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{7}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TopologySpread) GetTopologyKey() string {
@@ -1077,7 +1143,7 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_CORDONED\x10\x01\x12\x12\n" +
 	"\x0eREASON_TAINTED\x10\x02\x12\x14\n" +
-	"\x10REASON_NOT_READY\x10\x03\"\xa8\v\n" +
+	"\x10REASON_NOT_READY\x10\x03\"\xf8\v\n" +
 	"\fCapacityNeed\x12X\n" +
 	"\frequirements\x18\x01 \x03(\v2*.bigfleet.v1alpha1.NodeSelectorRequirementB\b\xbaH\x05\x92\x01\x02\x10@R\frequirements\x12\xf3\x01\n" +
 	"\x13aggregate_resources\x18\x02 \x03(\v27.bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntryB\x88\x01\xbaH\x84\x01\x9a\x01\x80\x01\x10@\"\x05r\x03(\xbd\x02*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\x12aggregateResources\x12\x1a\n" +
@@ -1094,14 +1160,18 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"maxPerHost\x12&\n" +
 	"\x0enever_preempts\x18\xec\a \x01(\bR\rneverPreempts\x12 \n" +
 	"\vmin_members\x18\xed\a \x01(\x05R\n" +
-	"minMembers\x1aE\n" +
+	"minMembers\x12N\n" +
+	"\vpreferences\x18\xee\a \x03(\v2!.bigfleet.v1alpha1.NodePreferenceB\b\xbaH\x05\x92\x01\x02\x10\bR\vpreferences\x1aE\n" +
 	"\x17AggregateResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
 	"\fMinUnitEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x80\x01\xbaH}\x1a{\n" +
-	"\x10need.single_same\x12-at most one requirement may use OPERATOR_SAME\x1a8this.requirements.filter(r, r.operator == 5).size() <= 1J\x04\b\x04\x10\x05R\x05count\"\x8e\x01\n" +
+	"\x10need.single_same\x12-at most one requirement may use OPERATOR_SAME\x1a8this.requirements.filter(r, r.operator == 5).size() <= 1J\x04\b\x04\x10\x05R\x05count\"\x82\x01\n" +
+	"\x0eNodePreference\x12\x16\n" +
+	"\x06weight\x18\x01 \x01(\x05R\x06weight\x12X\n" +
+	"\frequirements\x18\x02 \x03(\v2*.bigfleet.v1alpha1.NodeSelectorRequirementB\b\xbaH\x05\x92\x01\x02\x10\x10R\frequirements\"\x8e\x01\n" +
 	"\n" +
 	"Toleration\x12\x1a\n" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x03key\x12#\n" +
@@ -1182,7 +1252,7 @@ func file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_capacity_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(PenaltyBucket)(0),                    // 0: bigfleet.v1alpha1.PenaltyBucket
 	(MachineOutOfService_Reason)(0),       // 1: bigfleet.v1alpha1.MachineOutOfService.Reason
@@ -1192,37 +1262,40 @@ var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(*NodeRoom)(nil),                      // 5: bigfleet.v1alpha1.NodeRoom
 	(*MachineOutOfService)(nil),           // 6: bigfleet.v1alpha1.MachineOutOfService
 	(*CapacityNeed)(nil),                  // 7: bigfleet.v1alpha1.CapacityNeed
-	(*Toleration)(nil),                    // 8: bigfleet.v1alpha1.Toleration
-	(*NodeSelectorRequirement)(nil),       // 9: bigfleet.v1alpha1.NodeSelectorRequirement
-	(*LabelComparison)(nil),               // 10: bigfleet.v1alpha1.LabelComparison
-	(*TopologySpread)(nil),                // 11: bigfleet.v1alpha1.TopologySpread
-	nil,                                   // 12: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	nil,                                   // 13: bigfleet.v1alpha1.NodeRoom.ResourcesEntry
-	nil,                                   // 14: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	nil,                                   // 15: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	(*NodePreference)(nil),                // 8: bigfleet.v1alpha1.NodePreference
+	(*Toleration)(nil),                    // 9: bigfleet.v1alpha1.Toleration
+	(*NodeSelectorRequirement)(nil),       // 10: bigfleet.v1alpha1.NodeSelectorRequirement
+	(*LabelComparison)(nil),               // 11: bigfleet.v1alpha1.LabelComparison
+	(*TopologySpread)(nil),                // 12: bigfleet.v1alpha1.TopologySpread
+	nil,                                   // 13: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	nil,                                   // 14: bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	nil,                                   // 15: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	nil,                                   // 16: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
 }
 var file_bigfleet_v1alpha1_capacity_proto_depIdxs = []int32{
 	7,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
-	12, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	13, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
 	6,  // 2: bigfleet.v1alpha1.ClusterCapacityNeeds.out_of_service:type_name -> bigfleet.v1alpha1.MachineOutOfService
 	5,  // 3: bigfleet.v1alpha1.ClusterCapacityNeeds.node_rooms:type_name -> bigfleet.v1alpha1.NodeRoom
-	13, // 4: bigfleet.v1alpha1.NodeRoom.resources:type_name -> bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	14, // 4: bigfleet.v1alpha1.NodeRoom.resources:type_name -> bigfleet.v1alpha1.NodeRoom.ResourcesEntry
 	1,  // 5: bigfleet.v1alpha1.MachineOutOfService.reason:type_name -> bigfleet.v1alpha1.MachineOutOfService.Reason
-	9,  // 6: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	14, // 7: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	11, // 8: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
+	10, // 6: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	15, // 7: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	12, // 8: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
 	0,  // 9: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
 	0,  // 10: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	15, // 11: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
-	8,  // 12: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
-	2,  // 13: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
-	10, // 14: bigfleet.v1alpha1.NodeSelectorRequirement.comparison:type_name -> bigfleet.v1alpha1.LabelComparison
-	3,  // 15: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 11: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	9,  // 12: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
+	8,  // 13: bigfleet.v1alpha1.CapacityNeed.preferences:type_name -> bigfleet.v1alpha1.NodePreference
+	10, // 14: bigfleet.v1alpha1.NodePreference.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	2,  // 15: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
+	11, // 16: bigfleet.v1alpha1.NodeSelectorRequirement.comparison:type_name -> bigfleet.v1alpha1.LabelComparison
+	3,  // 17: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_capacity_proto_init() }
@@ -1236,7 +1309,7 @@ func file_bigfleet_v1alpha1_capacity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_capacity_proto_rawDesc), len(file_bigfleet_v1alpha1_capacity_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

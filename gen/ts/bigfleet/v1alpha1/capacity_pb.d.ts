@@ -300,6 +300,13 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
    * @generated from field: int32 min_members = 1005;
    */
   minMembers: number;
+
+  /**
+   * What the row's Pods prefer of machines that cost the same. Part of the row's identity. A shard that does not know the field ignores it.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.NodePreference preferences = 1006;
+   */
+  preferences: NodePreference[];
 };
 
 /**
@@ -307,6 +314,35 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
  * Use `create(CapacityNeedSchema)` to create a new message.
  */
 export declare const CapacityNeedSchema: GenMessage<CapacityNeed>;
+
+/**
+ * One preferred node affinity term.
+ *
+ * @generated from message bigfleet.v1alpha1.NodePreference
+ */
+export declare type NodePreference = Message<"bigfleet.v1alpha1.NodePreference"> & {
+  /**
+   * How much it counts beside other preferences of the row.
+   * Soft: below 1 (read as 1); above 100 (read as 100).
+   *
+   * @generated from field: int32 weight = 1;
+   */
+  weight: number;
+
+  /**
+   * Node constraints, ANDed.
+   * Soft: none, or one with OPERATOR_SAME (the preference is ignored).
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.NodeSelectorRequirement requirements = 2;
+   */
+  requirements: NodeSelectorRequirement[];
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.NodePreference.
+ * Use `create(NodePreferenceSchema)` to create a new message.
+ */
+export declare const NodePreferenceSchema: GenMessage<NodePreference>;
 
 /**
  * One toleration, as core/v1 has it, without tolerationSeconds.

@@ -11,6 +11,8 @@ const (
 	spreadMax           = 16   // spread constraints
 	tolerationsMax      = 64   // tolerations
 	resourcesMax        = 64   // resources of a request, and of a row
+	preferencesMax      = 8    // preferences of a row
+	preferenceTermsMax  = 16   // requirements of one
 
 	waitingMin = 1024 // slots listed for TakeWaiting before the list is looked through
 )

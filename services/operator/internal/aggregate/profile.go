@@ -54,7 +54,7 @@ func newOverflowProfile(of *profile) *profile {
 	return &profile{family: of.family, id: overflowID(of), need: &pb.CapacityNeed{
 		Requirements: n.Requirements, Priority: n.Priority, Tolerations: n.Tolerations, TolerationsStated: n.TolerationsStated,
 		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: overflowGroup + of.peers,
-		MaxPerHost: n.MaxPerHost, NeverPreempts: n.NeverPreempts, Spread: n.Spread,
+		MaxPerHost: n.MaxPerHost, NeverPreempts: n.NeverPreempts, Spread: n.Spread, Preferences: n.Preferences,
 	}}
 }
 

@@ -164,7 +164,7 @@ func (r *row) need(limits bool) *pb.CapacityNeed {
 		Requirements: p.Requirements, Priority: p.Priority, Spread: p.Spread,
 		InterruptionPenaltyBucket: p.InterruptionPenaltyBucket, ReclamationPenaltyBucket: p.ReclamationPenaltyBucket,
 		Group: p.Group, RowId: r.profile.id, Tolerations: p.Tolerations, TolerationsStated: p.TolerationsStated,
-		MaxPerHost: p.MaxPerHost, NeverPreempts: p.NeverPreempts, MinMembers: p.MinMembers,
+		MaxPerHost: p.MaxPerHost, NeverPreempts: p.NeverPreempts, MinMembers: p.MinMembers, Preferences: p.Preferences,
 	}
 	totals, variants := r.sums()
 	if len(totals) > resourcesMax {

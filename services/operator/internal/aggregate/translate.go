@@ -42,6 +42,7 @@ const (
 	ReasonTooManyShapes    = "TooManyShapes"
 	ReasonEmptyCoLocation  = "EmptyCoLocation"
 	ReasonNegativePenalty  = "NegativePenalty"
+	ReasonPreference       = "InvalidPreference"
 )
 
 // profile is the identity of a request's row: everything of a row but amounts, and the shape where that counts.
@@ -114,7 +115,11 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 		}
 	}
 	if need.Group == "" {
-		need.Group = spreadGroup(namespace, s.Spread)
+		var unread *Problem
+		if need.Preferences, unread = preferences(s.Preferences); warning == nil {
+			warning = unread
+		}
+		need.Group = spreadGroup(namespace, s.Spread) + preferenceGroup(need.Preferences)
 		return newShapeProfile(need, s.Resources, room), warning
 	}
 	return newProfile(need, room), warning
@@ -164,6 +169,11 @@ func (e entry) of(part string) string { return fmt.Sprintf("%s[%d]%s", e.list, e
 func canonical[T any](list []T, compare func(a, b T) int) []T {
 	slices.SortFunc(list, compare)
 	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
+}
+
+func compareRequirements(a, b *pb.NodeSelectorRequirement) int {
+	return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values),
+		compareNumbers(a.Comparison, b.Comparison))
 }
 
 // compareNumbers orders comparisons; none comes first.
@@ -221,10 +231,7 @@ func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequir
 		}
 		out = append(out, next)
 	}
-	out = canonical(out, func(a, b *pb.NodeSelectorRequirement) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values),
-			compareNumbers(a.Comparison, b.Comparison))
-	})
+	out = canonical(out, compareRequirements)
 	if len(out) > requirementsMax {
 		return nil, fatal(ReasonRequirement, "spec.requirements", "has more than %d entries", requirementsMax)
 	}

@@ -66,6 +66,11 @@ func (w *width) add(n *pb.CapacityNeed, requests int) {
 	for _, s := range n.Spread {
 		seen(s.TopologyKey, true)
 	}
+	for _, p := range n.Preferences {
+		for _, r := range p.Requirements {
+			seen(r.Key, false)
+		}
+	}
 }
 
 // narrow leaves the rows out that make a roll-up wider than a shard takes. Which these are depends on the requests alone, not on their order.

@@ -41,6 +41,7 @@ type Spec struct {
 	Priority            int32
 	Spread              []v1alpha1.TopologySpread
 	Tolerations         []corev1.Toleration
+	Preferences         []corev1.PreferredSchedulingTerm
 	CoLocation          *v1alpha1.CoLocation
 	Gang                *v1alpha1.Gang
 	InterruptionPenalty Quantity
@@ -93,6 +94,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		Priority            json.Number                      `json:"priority"`
 		TopologySpread      []v1alpha1.TopologySpread        `json:"topologySpread"`
 		Tolerations         []corev1.Toleration              `json:"tolerations"`
+		Preferences         []corev1.PreferredSchedulingTerm `json:"preferences"`
 		CoLocation          *v1alpha1.CoLocation             `json:"coLocation"`
 		Gang                *v1alpha1.Gang                   `json:"gang"`
 		InterruptionPenalty json.RawMessage                  `json:"interruptionPenalty"`
@@ -107,7 +109,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	s.Requirements, s.Spread, s.Tolerations, s.CoLocation = in.Requirements, in.TopologySpread, in.Tolerations, in.CoLocation
-	s.Gang = in.Gang
+	s.Gang, s.Preferences = in.Gang, in.Preferences
 	if p := in.Priority; p != "" {
 		n, err := p.Int64()
 		if err != nil || n < math.MinInt32 || n > math.MaxInt32 {
@@ -179,7 +181,7 @@ func (s *Spec) readVolumes(in map[string]json.Number) {
 func (s Spec) MarshalJSON() ([]byte, error) {
 	out := v1alpha1.CapacityRequestSpec{
 		Requirements: s.Requirements, Priority: s.Priority, TopologySpread: s.Spread, Tolerations: s.Tolerations,
-		CoLocation: s.CoLocation, Gang: s.Gang, Resources: corev1.ResourceList{}, MaxPerHost: s.MaxPerHost,
+		CoLocation: s.CoLocation, Gang: s.Gang, Preferences: s.Preferences, Resources: corev1.ResourceList{}, MaxPerHost: s.MaxPerHost,
 	}
 	if s.NeverPreempts {
 		out.PreemptionPolicy = new(corev1.PreemptNever)

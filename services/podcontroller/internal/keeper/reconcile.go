@@ -116,7 +116,10 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (outcome string, 
 		return OutcomeWaiting, nil
 	}
 	r := translate.Spec(v.pod, v.node.Object, k.Defaults)
-	if r.Eligibility == translate.Unsupported {
+	switch r.Eligibility {
+	case translate.Undetermined:
+		return OutcomeWaiting, nil
+	case translate.Unsupported:
 		k.notify(v.pod, r)
 		return k.withdraw(ctx, uid, v, OutcomeUnsupported)
 	}

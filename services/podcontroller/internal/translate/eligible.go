@@ -12,12 +12,13 @@ import (
 type Eligibility int
 
 const (
-	Counted     Eligibility = iota
-	Terminal                // Succeeded or Failed: it uses nothing (OP-15.7)
-	Leaving                 // being deleted: its replacement counts already (OP-15.8)
-	Excluded                // OP-15.9
-	Foreign                 // bound to a node that no machine of BigFleet stands behind (OP-15.10)
-	Unsupported             // pending, and no term of its node affinity can be expressed (OP-15.13)
+	Counted      Eligibility = iota
+	Terminal                 // Succeeded or Failed: it uses nothing (OP-15.7)
+	Leaving                  // being deleted: its replacement counts already (OP-15.8)
+	Excluded                 // OP-15.9
+	Foreign                  // bound to a node that no machine of BigFleet stands behind (OP-15.10)
+	Unsupported              // pending, and no term of its node affinity can be expressed (OP-15.13), or no machine would help it
+	Undetermined             // what its resource claims ask for is not known yet (OP-15.32): a request that it has stays
 )
 
 // graceLong is the deletion grace in seconds beyond which a leaving Pod keeps its request until it is gone (OP-15.8).

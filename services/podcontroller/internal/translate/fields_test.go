@@ -2,6 +2,7 @@ package translate
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/devices"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/clusters.md again")
@@ -117,7 +119,6 @@ func TestFieldsBeyondRequests(t *testing.T) {
 	}
 	plain := Spec(pod(t, `{spec: {}}`), nil, floor())
 	for name, spec := range map[string]string{
-		"preferred node affinity":     `{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}}`,
 		"preferred Pod affinity":      `{affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
 		"preferred Pod anti-affinity": `{affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
 	} {
@@ -156,5 +157,76 @@ func TestVolumes(t *testing.T) {
 	}
 	if r := Spec(pod(t, bound), node(), waits); r.Eligibility != Counted || len(r.Reduced) != 0 {
 		t.Errorf("a running Pod without its claim: %+v", r)
+	}
+}
+
+// OP-15.31: preferred node affinity terms are preferences, largest weight first and in one order; those that speak of nodes that exist, or of more than
+// requests can say, are left out; and members of a gang have none.
+func TestPreferences(t *testing.T) {
+	of := func(terms, rest string) string {
+		r := Spec(pod(t, `{spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [`+terms+`]}`+rest+`}}}`), nil, floor())
+		if r.Eligibility != Counted || len(r.Reduced) > 0 || len(r.Approximations()) > 0 || len(r.Spec.Requirements) != 1 {
+			t.Errorf("%s: %+v", terms, r)
+		}
+		var out []string
+		for _, p := range r.Spec.Preferences {
+			text := fmt.Sprint(p.Weight)
+			for _, e := range p.Preference.MatchExpressions {
+				text += fmt.Sprint(" ", e.Key, " ", e.Operator, " ", e.Values)
+			}
+			out = append(out, text)
+		}
+		return strings.Join(out, "; ")
+	}
+	const zone, disk = `{weight: 1, preference: {matchExpressions: [{key: zone, operator: In, values: [b, a]}]}}`, `{weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}`
+	for terms, want := range map[string]string{
+		zone + "," + disk: "5 disk Exists []; 1 zone In [a b]",
+		disk + "," + zone: "5 disk Exists []; 1 zone In [a b]",
+		`{weight: 1, preference: {matchFields: [{key: metadata.name, operator: In, values: [n]}]}},` + zone:       "1 zone In [a b]",
+		`{weight: 1, preference: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [n]}]}}`: "",
+		`{weight: 1, preference: {matchExpressions: [{key: a, operator: Near}]}}`:                                 "",
+		`{weight: 1, preference: {}}`:       "",
+		strings.Repeat(zone+",", 20) + disk: "5 disk Exists []" + strings.Repeat("; 1 zone In [a b]", preferencesMax-1),
+	} {
+		if got := of(terms, ""); got != want {
+			t.Errorf("%s: %q, want %q", terms, got, want)
+		}
+	}
+	if got := of(zone, `, podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: rack, labelSelector: {}}]}`); got != "" {
+		t.Errorf("with a co-location: %q", got)
+	}
+	in := floor()
+	in.Gang = func(*corev1.Pod) (*v1alpha1.Gang, bool) { return &v1alpha1.Gang{Name: "g", MinMembers: 2}, false }
+	if r := Spec(pod(t, `{spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [`+zone+`]}}}}`), nil, in); len(r.Spec.Preferences) > 0 {
+		t.Errorf("of a gang: %+v", r.Spec.Preferences)
+	}
+}
+
+// OP-15.32: devices are amounts, attributes requirements; a pending Pod whose claims cannot be counted is refused with the field, and a bound one asks for the
+// rest; nothing is decided while they are not known.
+func TestClaims(t *testing.T) {
+	of := func(d devices.Demand, why string, read bool) Defaults {
+		out := floor()
+		out.Devices = func(*corev1.Pod) (devices.Demand, string, bool) { return d, why, read }
+		return out
+	}
+	const pending, bound = `{spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}`, `{spec: {nodeName: n, resourceClaims: [{name: gpu, resourceClaimName: one}]}}`
+	asks := devices.Demand{Devices: map[string]int64{"gpu.example.com": 2}, Attributes: []corev1.NodeSelectorRequirement{{Key: "gpu.example.com/model", Operator: corev1.NodeSelectorOpIn, Values: []string{"h100"}}}}
+	for _, p := range []string{pending, bound} {
+		r := Spec(pod(t, p), node(), of(asks, "", true))
+		n := r.Spec.Resources["deviceclass.resource.kubernetes.io/gpu.example.com"]
+		if r.Eligibility != Counted || n.Value() != 2 || len(r.Spec.Resources) != 3 || len(r.Spec.Requirements) != 1 || r.Spec.Requirements[0].Key != "gpu.example.com/model" {
+			t.Errorf("%s: %+v", p, r)
+		}
+		if r := Spec(pod(t, p), node(), of(devices.Demand{}, "", false)); r.Eligibility != Undetermined || len(r.Reduced) > 0 {
+			t.Errorf("not known yet, %s: %+v", p, r)
+		}
+	}
+	r := Spec(pod(t, pending), nil, of(devices.Demand{}, "request r has adminAccess", true))
+	if r.Eligibility != Unsupported || len(r.Reduced) != 1 || !strings.Contains(r.Reduced[0], "request r has adminAccess") || !slices.Equal(r.Ignored, []string{KindResourceClaims}) {
+		t.Errorf("pending, refused: %+v", r)
+	}
+	if r := Spec(pod(t, bound), node(), of(devices.Demand{}, "request r has adminAccess", true)); r.Eligibility != Counted || len(r.Spec.Resources) != 2 {
+		t.Errorf("bound, refused: %+v", r)
 	}
 }

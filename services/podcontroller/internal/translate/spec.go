@@ -13,6 +13,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/devices"
 )
 
 // Penalties are dollars; nil means $0.
@@ -29,6 +30,9 @@ type Defaults struct {
 	Volumes func(p *corev1.Pod) (terms [][]corev1.NodeSelectorTerm, waits string)
 	// Attaches counts the volumes of each CSI driver that a Pod attaches; nil means that they are not counted.
 	Attaches func(p *corev1.Pod) map[string]int32
+	// Devices gives the devices that the resource claims of a Pod ask for, or says what of them cannot be counted; read is false while they are not
+	// known. nil means that claims are not read.
+	Devices func(p *corev1.Pod) (d devices.Demand, why string, read bool)
 	// Gang gives the gang of a Pod, or says that the object that defines it is not known; nil means that no Pod has one.
 	Gang func(p *corev1.Pod) (gang *v1alpha1.Gang, unread bool)
 	// Turn says how many alternatives of a pending Pod's node affinity have been tried in vain; nil means none.
@@ -87,9 +91,8 @@ func AnyNode() corev1.NodeSelectorRequirement {
 // Spec translates a Pod. n is the Node that it is bound to, nil if it is not bound or the Node is not known.
 func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	var r Result
-	if len(p.Spec.ResourceClaims) > 0 && p.Spec.NodeName == "" {
-		r.Eligibility, r.Ignored = Unsupported, []string{KindResourceClaims}
-		r.Reduced = []string{"spec.resourceClaims cannot be satisfied: BigFleet does not buy devices for DRA claims, and no other machine would help this Pod"}
+	claimed, ok := r.devices(p, d)
+	if !ok {
 		return r
 	}
 	if d.Gang != nil {
@@ -125,11 +128,15 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	for key, value := range p.Spec.NodeSelector {
 		terms = append(terms, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
 	}
+	terms = append(terms, claimed.Attributes...)
 	if terms = canonical(terms); len(terms) == 0 {
 		terms = []corev1.NodeSelectorRequirement{AnyNode()}
 	}
 	r.Spec.Requirements = terms
 	r.Spec.Resources = resources(p, d.Floor)
+	for class, n := range claimed.Devices {
+		r.Spec.Resources[devices.Resource(class)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
 	if d.Attaches != nil {
 		r.Spec.AttachedVolumes = d.Attaches(p)
 	}
@@ -140,11 +147,38 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 		r.Spec.PreemptionPolicy = new(corev1.PreemptNever)
 	}
 	r.Spec.Tolerations = tolerations(p)
+	if r.Spec.Gang == nil { // members that prefer different nodes would be gangs of their own
+		r.Spec.Preferences = preferences(p)
+	}
 	r.penalties(p, d)
 	r.spread(p)
-	r.coLocation(p)
+	if r.coLocation(p); r.Spec.CoLocation != nil {
+		r.Spec.Preferences = nil
+	}
 	r.perHost(p)
 	return r
+}
+
+// devices reads the resource claims of a Pod (OP-15.32). ok is false if it asks for nothing because of them, for now or at all; a bound Pod whose claims cannot
+// be counted asks for the rest.
+func (r *Result) devices(p *corev1.Pod, d Defaults) (out devices.Demand, ok bool) {
+	if len(p.Spec.ResourceClaims) == 0 {
+		return out, true
+	}
+	why, read := "spec.resourceClaims cannot be satisfied: ResourceClaims are not read", true
+	if d.Devices != nil {
+		out, why, read = d.Devices(p)
+	}
+	switch {
+	case !read:
+		r.Eligibility = Undetermined
+	case why != "" && p.Spec.NodeName == "":
+		r.Eligibility, r.Ignored = Unsupported, []string{KindResourceClaims}
+		r.Reduced = []string{why + ". Nothing is bought for this Pod, because no machine that BigFleet knows of would help it"}
+	default:
+		return out, true
+	}
+	return out, false
 }
 
 // resources is the scheduler's own arithmetic (OP-15.14), with a floor for Pods that state neither cpu nor memory.

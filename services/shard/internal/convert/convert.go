@@ -99,6 +99,9 @@ func Need(r *demand.Row) *pb.CapacityNeed {
 		n.Spread = append(n.Spread, &pb.TopologySpread{TopologyKey: s.Key, MaxSkew: s.MaxSkew, MinDomains: s.MinDomains,
 			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE})
 	}
+	for _, f := range p.Preferences {
+		n.Preferences = append(n.Preferences, &pb.NodePreference{Weight: f.Weight, Requirements: Requirements(f.Requirements)})
+	}
 	for _, t := range p.Tolerations {
 		n.Tolerations = append(n.Tolerations, &pb.Toleration{Key: t.Key, Operator: t.Op, Value: t.Value, Effect: t.Effect})
 	}

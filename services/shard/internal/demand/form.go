@@ -52,12 +52,13 @@ func (t *Table) dropForm(f *Form) {
 	}
 }
 
-// rules are what decides which machines match. Forms that differ in priority, penalties or spread alone, and most do, share
+// rules are what decides which machines match, and how well. Forms that differ in priority, penalties or spread alone, and most do, share
 // them.
 type rules struct {
 	match        string
 	requirements []Requirement
 	tolerations  []Toleration
+	preferences  []Preference
 	refs         int32
 }
 
@@ -65,11 +66,11 @@ type rules struct {
 func (t *Table) share(f *Form) {
 	r := t.rules[f.Match]
 	if r == nil {
-		r = &rules{match: f.Match, requirements: f.Requirements, tolerations: f.Tolerations}
+		r = &rules{match: f.Match, requirements: f.Requirements, tolerations: f.Tolerations, preferences: f.Preferences}
 		t.rules[f.Match] = r
 	}
 	r.refs++
-	f.Requirements, f.Tolerations = r.requirements, r.tolerations
+	f.Requirements, f.Tolerations, f.Preferences = r.requirements, r.tolerations, r.preferences
 }
 
 // Forms visits every Form, in no order.
@@ -112,6 +113,15 @@ func (k *keyUse) add(f *Form, by int) {
 	for _, s := range f.Spread {
 		k.count(k.presence, s.Key, by)
 		k.count(k.topology, s.Key, by)
+	}
+	for _, p := range f.Preferences {
+		for _, r := range p.Requirements {
+			if r.Op == Exists || r.Op == DoesNotExist {
+				k.count(k.presence, r.Key, by)
+			} else {
+				k.count(k.values, r.Key, by)
+			}
+		}
 	}
 }
 

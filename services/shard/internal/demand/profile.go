@@ -69,6 +69,7 @@ type Profile struct {
 	NeverPreempts     bool          `n:"8"`  // nothing in use is preempted for it (ENG-15.6)
 	MaxPerHost        int32         `n:"9"`  // units that one machine may hold; 0: as many as fit (ENG-4.12a)
 	MinMembers        int32         `n:"10"` // units that run together or not at all; 0: each for itself (ENG-4.13)
+	Preferences       []Preference  `n:"11"` // which machines are better of those that cost the same (ENG-7.4a)
 }
 
 // Canonical returns the one spelling of a profile (ENG-4.3). It reads soft violations as WIRE-14.1 says: values of
@@ -76,17 +77,7 @@ type Profile struct {
 // operator or effect are left out. It does not change p.
 func (p Profile) Canonical() Profile {
 	c := p
-	c.Requirements = make([]Requirement, 0, len(p.Requirements))
-	for _, r := range p.Requirements {
-		switch r.Op {
-		case Exists, DoesNotExist:
-			r.Values = nil
-		default:
-			r.Values = sortedSet(r.Values)
-		}
-		c.Requirements = append(c.Requirements, r)
-	}
-	slices.SortFunc(c.Requirements, compareRequirements)
+	c.Requirements = canonicalRequirements(p.Requirements)
 	c.Spread = make([]Spread, 0, len(p.Spread))
 	for _, s := range p.Spread {
 		if s.Key == "" {
@@ -104,7 +95,23 @@ func (p Profile) Canonical() Profile {
 	c.Tolerations = canonicalTolerations(p)
 	c.Interruption, c.Reclamation = p.Interruption.Canonical(), p.Reclamation.Canonical()
 	c.MaxPerHost, c.MinMembers = max(0, p.MaxPerHost), max(0, p.MinMembers)
+	c.Preferences = canonicalPreferences(p.Preferences)
 	return c
+}
+
+func canonicalRequirements(in []Requirement) []Requirement {
+	out := make([]Requirement, 0, len(in))
+	for _, r := range in {
+		switch r.Op {
+		case Exists, DoesNotExist:
+			r.Values = nil
+		default:
+			r.Values = sortedSet(r.Values)
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, compareRequirements)
+	return out
 }
 
 func sortedSet(values []string) []string {
@@ -172,10 +179,11 @@ const FingerprintPrefix = "f1-"
 // number is a field of four bytes. In order: the number of requirements, and of each one its key, operator, number of
 // values and values; the number of spread terms, and of each one its key, its skew, and "min-domains" and the number if it has one; 1 or 0 for tolerations stated, the
 // number of tolerations, and of each one its key, operator, value and effect; priority; both buckets; "never-preempts" if it never
-// preempts; "max-per-host" and the number if it has such a limit; "min-members" and the number if it is such a gang.
+// preempts; "max-per-host" and the number if it has such a limit; "min-members" and the number if it is such a gang; if it has preferences,
+// "preferences", their number, and of each one its weight and its requirements as above.
 func (p Profile) Fingerprint() string {
 	c := p.Canonical()
-	b := c.appendRequirements(make([]byte, 0, 256))
+	b := appendRequirements(make([]byte, 0, 256), c.Requirements)
 	b = appendNumber(b, len(c.Spread))
 	for _, s := range c.Spread {
 		b = appendField(b, s.Key)
@@ -197,12 +205,13 @@ func (p Profile) Fingerprint() string {
 	if c.MinMembers > 0 {
 		b = appendNumber(appendField(b, "min-members"), int(c.MinMembers))
 	}
+	b = c.appendPreferences(b)
 	return FingerprintPrefix + shortHash(b)
 }
 
-func (p *Profile) appendRequirements(b []byte) []byte {
-	b = appendNumber(b, len(p.Requirements))
-	for _, r := range p.Requirements {
+func appendRequirements(b []byte, list []Requirement) []byte {
+	b = appendNumber(b, len(list))
+	for _, r := range list {
 		b = appendField(b, r.Key)
 		b = appendNumber(b, int(r.Op))
 		b = appendNumber(b, len(r.Values))
@@ -229,8 +238,10 @@ func (p *Profile) appendTolerations(b []byte) []byte {
 	return b
 }
 
-// appendMatch spells out what decides which machines match a profile in canonical form.
-func (p *Profile) appendMatch(b []byte) []byte { return p.appendTolerations(p.appendRequirements(b)) }
+// appendMatch spells out what decides which machines match a profile in canonical form, and how well.
+func (p *Profile) appendMatch(b []byte) []byte {
+	return p.appendPreferences(p.appendTolerations(appendRequirements(b, p.Requirements)))
+}
 
 func appendField(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)

@@ -56,6 +56,9 @@ func drawProfile(r *rand.Rand) Profile {
 		p.Tolerations = append(p.Tolerations, Toleration{Key: word(), Op: []string{"", TolerationEqual, TolerationExists, "Other"}[r.IntN(4)],
 			Value: word(), Effect: []string{"", NoSchedule, NoExecute, "Other"}[r.IntN(4)]})
 	}
+	for range r.IntN(3) {
+		p.Preferences = append(p.Preferences, Preference{int32(r.IntN(3)), []Requirement{{Key: word(), Op: Operator(1 + r.IntN(4)), Values: []string{word()}}}})
+	}
 	return p
 }
 
@@ -74,6 +77,7 @@ func TestFingerprints(t *testing.T) {
 			seen[fp] = form
 			q := p
 			q.Requirements, q.Spread, q.Tolerations = shuffled(r, p.Requirements), shuffled(r, p.Spread), shuffled(r, p.Tolerations)
+			q.Preferences = shuffled(r, p.Preferences)
 			for i := range q.Requirements {
 				values := shuffled(r, q.Requirements[i].Values)
 				if len(values) > 0 {
@@ -127,6 +131,14 @@ func TestCanonicalForm(t *testing.T) {
 		TolerationsStated: true, Tolerations: []Toleration{{Key: "a", Op: TolerationExists}, {Key: "k", Op: TolerationEqual, Effect: NoSchedule}}}
 	if got := p.Canonical(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("canonical:\n%+v, want\n%+v", got, want)
+	}
+	some := []Requirement{{Key: "a", Op: Exists}}
+	liked := Profile{Preferences: []Preference{{0, some}, {Weight: 50}, {400, []Requirement{{Key: "b", Op: In, Values: []string{"y", "x", "y"}}}}, {50, []Requirement{{Key: "a", Op: Same}}}, {7, some}}}.Canonical()
+	if got, want := fmt.Sprintf("%+v", liked.Preferences), fmt.Sprintf("%+v", []Preference{{100, []Requirement{{Key: "b", Op: In, Values: []string{"x", "y"}}}}, {7, some}, {1, some}}); got != want {
+		t.Errorf("canonical preferences %s, want %s", got, want)
+	}
+	if n := len((Profile{Preferences: slices.Repeat([]Preference{{1, some}}, 20)}).Canonical().Preferences); n != PreferencesMax {
+		t.Errorf("%d preferences are kept", n)
 	}
 	if after := fmt.Sprintf("%+v", p); after != before {
 		t.Errorf("the profile itself was changed: %s", after)

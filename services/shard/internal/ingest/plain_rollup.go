@@ -34,7 +34,7 @@ func plainCluster(id string) bool {
 }
 
 func plainNeed(n *pb.CapacityNeed) bool {
-	if n == nil || len(n.Requirements) > 64 || len(n.Spread) > 16 || len(n.Tolerations) > 64 || len(n.Group) > 4096 || len(n.RowId) > 128 ||
+	if n == nil || len(n.Requirements) > 64 || len(n.Spread) > 16 || len(n.Tolerations) > 64 || len(n.Preferences) > 0 || len(n.Group) > 4096 || len(n.RowId) > 128 ||
 		!plainBucket(n.InterruptionPenaltyBucket) || !plainBucket(n.ReclamationPenaltyBucket) ||
 		!plainVector(n.AggregateResources) || !plainVector(n.MinUnit) {
 		return false

@@ -80,6 +80,7 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	if p.MinMembers = n.GetMinMembers(); p.MinMembers < 0 {
 		r.warn("min_members", "needs[%d]: a negative min_members is treated as 0", i)
 	}
+	r.preferences(i, n, p)
 	p.Priority = n.GetPriority()
 	p.Interruption = demand.Bucket(n.GetInterruptionPenaltyBucket())
 	p.Reclamation = demand.Bucket(n.GetReclamationPenaltyBucket())
@@ -100,6 +101,25 @@ func requirement(q *pb.NodeSelectorRequirement) demand.Requirement {
 		out.Op = demand.Lt
 	}
 	return out
+}
+
+// preferences reads those of a row; canonical form leaves out what is none (WIRE-14.1).
+func (r *reader) preferences(i int, n *pb.CapacityNeed, p *demand.Profile) {
+	for _, f := range n.GetPreferences() {
+		next := demand.Preference{Weight: f.GetWeight()}
+		same := false
+		for _, q := range f.GetRequirements() {
+			same = same || q.GetOperator() == pb.NodeSelectorRequirement_OPERATOR_SAME
+			next.Requirements = append(next.Requirements, requirement(q))
+		}
+		if same || len(next.Requirements) == 0 {
+			r.warn("preference", "needs[%d]: a preference without requirements, or with OPERATOR_SAME, is ignored", i)
+		}
+		if next.Weight < 1 || next.Weight > 100 {
+			r.warn("preference_weight", "needs[%d]: the weight %d of a preference is not between 1 and 100", i, next.Weight)
+		}
+		p.Preferences = append(p.Preferences, next)
+	}
 }
 
 func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {

@@ -301,6 +301,11 @@ func tooManyKeys(rows []demand.Row) *core.Rejection {
 		for _, sp := range rows[i].Profile.Spread {
 			labels[sp.Key], topology[sp.Key] = true, true
 		}
+		for _, f := range rows[i].Profile.Preferences {
+			for _, q := range f.Requirements {
+				labels[q.Key] = true
+			}
+		}
 		switch {
 		case len(topology) > topologyKeysMax:
 			return reject("too_large", fmt.Sprintf("more than %d topology keys in one roll-up", topologyKeysMax), int64(i), "needs")

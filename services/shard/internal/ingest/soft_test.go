@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +51,40 @@ func TestLimitPerHost(t *testing.T) {
 	}
 	if negative.Rows[0].Fingerprint != none.Rows[0].Fingerprint || !slices.ContainsFunc(negative.Warnings, func(w core.Warning) bool { return w.Rule == "max_per_host" }) {
 		t.Errorf("a negative limit is %+v with %+v", negative.Rows[0], negative.Warnings)
+	}
+}
+
+// ENG-7.4a, WIRE-14.1: preferences are part of the profile, in canonical form; one that says nothing is left out, with a warning, and a row without any
+// has the fingerprint that it always had.
+func TestPreferencesAreRead(t *testing.T) {
+	read := func(list ...*pb.NodePreference) core.RollupArrived {
+		e := newGate(t).Rollup(&pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{{
+			AggregateResources: map[string]string{"cpu": "4"}, Preferences: list}}}, "red", 0, time.Time{})
+		if e.Reject != nil || len(e.Rows) != 1 {
+			t.Fatalf("%+v", e.Reject)
+		}
+		return e
+	}
+	of := func(op pb.NodeSelectorRequirement_Operator, weight int32) *pb.NodePreference {
+		return &pb.NodePreference{Weight: weight, Requirements: []*pb.NodeSelectorRequirement{{Key: "disk", Operator: op}}}
+	}
+	none, one, two := read(), read(of(pb.NodeSelectorRequirement_OPERATOR_EXISTS, 7)), read(of(pb.NodeSelectorRequirement_OPERATOR_EXISTS, 70))
+	if p := one.Rows[0].Profile.Preferences; len(p) != 1 || p[0].Weight != 7 || p[0].Requirements[0].Key != "disk" || one.Rows[0].Fingerprint == none.Rows[0].Fingerprint ||
+		one.Rows[0].Fingerprint == two.Rows[0].Fingerprint ||
+		slices.ContainsFunc(one.Warnings, func(w core.Warning) bool { return strings.HasPrefix(w.Rule, "preference") }) {
+		t.Errorf("%+v, %v", one.Rows[0], one.Warnings)
+	}
+	for _, nothing := range []*pb.NodePreference{{Weight: 1}, of(pb.NodeSelectorRequirement_OPERATOR_SAME, 1)} {
+		e := read(nothing)
+		if e.Rows[0].Fingerprint != none.Rows[0].Fingerprint || !slices.ContainsFunc(e.Warnings, func(w core.Warning) bool { return w.Rule == "preference" }) {
+			t.Errorf("%v is %+v with %+v", nothing, e.Rows[0], e.Warnings)
+		}
+	}
+	heavy := read(of(pb.NodeSelectorRequirement_OPERATOR_EXISTS, 700))
+	if heavy.Rows[0].Profile.Preferences[0].Weight != 100 || !slices.ContainsFunc(heavy.Warnings, func(w core.Warning) bool { return w.Rule == "preference_weight" }) {
+		t.Errorf("%+v with %+v", heavy.Rows[0], heavy.Warnings)
+	}
+	if e := newGate(t).Rollup(&pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{{Preferences: make([]*pb.NodePreference, 9)}}}, "red", 0, time.Time{}); e.Reject == nil {
+		t.Error("nine preferences are taken")
 	}
 }

@@ -9,7 +9,7 @@ import (
 type DomainIndex struct{ mk Index }
 
 // Fill makes the candidate index from classes and how many machines of each are left.
-func (x *DomainIndex) Fill(c *Indexes, f *match.Projection, b demand.Bucket, slots []Slot) {
-	x.mk.f, x.mk.bucket = f, b
+func (x *DomainIndex) Fill(c *Indexes, m *match.Matcher, f *match.Projection, b demand.Bucket, slots []Slot) {
+	x.mk.m, x.mk.f, x.mk.bucket = m, f, b
 	c.fill(&x.mk, slots)
 }

@@ -72,25 +72,38 @@ func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *In
 
 // fill puts classes on the supply groups of a candidate index.
 func (c *Indexes) fill(k *Index, slots []Slot) {
-	rank := c.rankOf(k.bucket)
-	c.keys = c.keys[:0]
-	for i, s := range slots {
-		c.keys = append(c.keys, uint64(rank[s.Class])<<32|uint64(i))
-	}
-	slices.Sort(c.keys)
 	k.groups, k.slots, k.tiers = k.groups[:0], slices.Grow(k.slots[:0], len(slots)), slices.Grow(k.tiers[:0], len(slots))
-	for _, key := range c.keys {
-		k.slots = append(k.slots, slots[uint32(key)])
+	cost := func(class uint32) int64 { return k.m.Cost(class, c.Inventory.Class(class), k.bucket) }
+	if k.m.Indifferent() {
+		c.ranked(k, slots)
+	} else {
+		k.slots = append(k.slots, slots...)
+		slices.SortFunc(k.slots, func(a, b Slot) int {
+			return cmp.Or(cmp.Compare(c.SupplyNumber[a.Class], c.SupplyNumber[b.Class]), cmp.Compare(cost(a.Class), cost(b.Class)), cmp.Compare(a.Class, b.Class))
+		})
 	}
 	for rest := k.slots; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && c.SupplyNumber[rest[n].Class] == c.SupplyNumber[rest[0].Class] {
 			n++
 		}
-		k.addGroup(rest[:n], func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), k.bucket) })
+		k.addGroup(rest[:n], cost)
 		rest = rest[n:]
 	}
 	k.index()
+}
+
+// ranked adds the slots by supply and by effective cost, where that is the same for all Needs with the bucket.
+func (c *Indexes) ranked(k *Index, slots []Slot) {
+	rank := c.rankOf(k.bucket)
+	c.keys = c.keys[:0]
+	for i, s := range slots {
+		c.keys = append(c.keys, uint64(rank[s.Class])<<32|uint64(i))
+	}
+	slices.Sort(c.keys)
+	for _, key := range c.keys {
+		k.slots = append(k.slots, slots[uint32(key)])
+	}
 }
 
 // rankOf sorts the classes by supply and by effective cost in one bucket.

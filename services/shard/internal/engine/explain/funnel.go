@@ -220,7 +220,7 @@ func (x *explainer) candidate(list []Candidate, i inventory.Index, why Reject) [
 	class := x.inv.Class(row.Class)
 	b := x.n.Form.Interruption
 	c := Candidate{State: row.Seen(), Price: class.Price, Probability: class.Probability, Penalty: b.Penalty(),
-		Cost: match.EffectiveCost(class, b), Taken: why == Accepted, Why: why}
+		Cost: x.m.Cost(row.Class, class, b), Taken: why == Accepted, Why: why}
 	group := func(c *Candidate) int {
 		switch {
 		case c.Taken:

@@ -61,7 +61,7 @@ func (o *Offers) For(w *engine.World, d *demand.Cluster, n *demand.Need) Offer {
 		if idle+slots == 0 {
 			continue
 		}
-		if cost := match.EffectiveCost(class, n.Form.Interruption); out.Cost < 0 || cost < out.Cost {
+		if cost := m.Cost(id, class, n.Form.Interruption); out.Cost < 0 || cost < out.Cost {
 			out.Cost, out.Supply = cost, class.Supply
 		}
 	}

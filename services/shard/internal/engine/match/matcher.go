@@ -19,6 +19,9 @@ type Matcher struct {
 	Version uint64       // of the classes it has seen
 	synced  bool
 	terms   []term // requirements in symbols, as of version
+
+	prefers  []preference // as of version
+	dislikes []uint8      // by class: what machines of it cost more because others are preferred; may end early, where the rest is 0
 }
 
 // term is a requirement with the symbols of its key and values, as far as anything has them.
@@ -41,6 +44,7 @@ func (m *Matcher) Sync(c *Catalog) {
 	m.resolve(inv)
 	m.set = slices.Grow(m.set[:0], (inv.Classes()+63)/64)[:(inv.Classes()+63)/64]
 	clear(m.set)
+	m.dislikes = m.dislikes[:0]
 	for id := range inv.Classes() {
 		m.ask(inv, uint32(id))
 	}
@@ -73,9 +77,12 @@ func (m *Matcher) follow(c *Catalog, before uint64) {
 
 // ask matches one class.
 func (m *Matcher) ask(inv *inventory.Table, id uint32) {
-	if c := inv.Class(id); c.Serial != 0 && m.match(inv, c) {
-		m.set[id/64] |= 1 << (id % 64)
+	c := inv.Class(id)
+	if c.Serial == 0 || !m.match(inv, c) {
+		return
 	}
+	m.set[id/64] |= 1 << (id % 64)
+	m.note(id, m.dislike(inv, c))
 }
 
 // list writes classes from set.
@@ -93,9 +100,17 @@ func (m *Matcher) Has(class uint32) bool { return m.set[class/64]&(1<<(class%64)
 
 // resolve looks up the symbols of keys and values.
 func (m *Matcher) resolve(inv *inventory.Table) {
+	m.terms = resolved(m.terms[:0], m.Form.Requirements, inv)
+	m.prefers = m.prefers[:0]
+	for i := range m.Form.Preferences {
+		p := &m.Form.Preferences[i]
+		m.prefers = append(m.prefers, preference{uint8(p.Dislike()), resolved(nil, p.Requirements, inv)})
+	}
+}
+
+func resolved(into []term, list []demand.Requirement, inv *inventory.Table) []term {
 	str := inv.Space().Strings
-	m.terms = m.terms[:0]
-	for _, r := range m.Form.Requirements {
+	for _, r := range list {
 		t := term{op: r.Op, any: r.Op == demand.Same && len(r.Values) == 0}
 		if r.Op == demand.Gt || r.Op == demand.Lt {
 			q := r
@@ -107,8 +122,9 @@ func (m *Matcher) resolve(inv *inventory.Table) {
 				t.values = append(t.values, id)
 			}
 		}
-		m.terms = append(m.terms, t)
+		into = append(into, t)
 	}
+	return into
 }
 
 // NewMatcher returns a Matcher for single questions: it belongs to no Catalog and keeps no answers.
@@ -125,7 +141,12 @@ func (m *Matcher) Matches(inv *inventory.Table, class uint32) bool {
 
 // match answers for one class (ENG-6.2, 6.3a).
 func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
-	for _, t := range m.terms {
+	return holds(m.terms, inv, c) && (!m.Form.TolerationsStated || Untolerated(m.Form.Tolerations, inv.Shape(c.Shape).Taints) < 0)
+}
+
+// holds reports whether a class satisfies all terms.
+func holds(terms []term, inv *inventory.Table, c *inventory.Class) bool {
+	for _, t := range terms {
 		var v symbol.ID
 		has := false
 		if t.known {
@@ -150,18 +171,19 @@ func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
 			return false
 		}
 	}
-	return !m.Form.TolerationsStated || Untolerated(m.Form.Tolerations, inv.Shape(c.Shape).Taints) < 0
+	return true
 }
 
 // Untolerated returns the position of the first taint that keeps Pods away and that no toleration covers, or -1.
 func Untolerated(tolerations []demand.Toleration, taints []inventory.Taint) int {
 	return slices.IndexFunc(taints, func(t inventory.Taint) bool {
-		if t.Effect != demand.NoSchedule && t.Effect != demand.NoExecute {
-			return false
-		}
-		return !slices.ContainsFunc(tolerations, func(o demand.Toleration) bool {
-			return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
-				(o.Op == demand.TolerationExists || o.Value == t.Value)
-		})
+		return (t.Effect == demand.NoSchedule || t.Effect == demand.NoExecute) && !tolerated(tolerations, t)
+	})
+}
+
+func tolerated(tolerations []demand.Toleration, t inventory.Taint) bool {
+	return slices.ContainsFunc(tolerations, func(o demand.Toleration) bool {
+		return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
+			(o.Op == demand.TolerationExists || o.Value == t.Value)
 	})
 }

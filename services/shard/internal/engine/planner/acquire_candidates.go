@@ -13,5 +13,5 @@ func (ts *topologies) candidatesIn(into *cover.DomainIndex, cl *clusterState, w 
 			ts.slots = append(ts.slots, cover.Slot{Class: cell.Class, N: n})
 		}
 	}
-	into.Fill(ts.cat, cl.f, w.bucket, ts.slots)
+	into.Fill(ts.cat, cl.matcher(w), cl.f, w.bucket, ts.slots)
 }

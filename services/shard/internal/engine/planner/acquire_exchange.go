@@ -193,7 +193,7 @@ func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
 		cl, w := e.clusters.state(t)
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
 			if l := &cl.machines[at]; l.isBought() {
-				was.Add(uint64(match.EffectiveCost(inv.Class(l.class), w.bucket)), 1)
+				was.Add(uint64(cl.matcher(w).Cost(l.class, inv.Class(l.class), w.bucket)), 1)
 				e.old = append(e.old, cover.Machine{Index: l.idx, Class: l.class})
 				e.free.GiveBack(l.idx, l.class, inventory.SpeculativePool)
 			}

@@ -26,7 +26,7 @@ func (aq *acquirer) take(cl *clusterState, w *needState, i inventory.Index, k in
 	inv := aq.w.Inventory
 	r := inv.Row(i)
 	aq.free.Take(i, r.Class, k)
-	aq.actions.taken(cl, w, i, k, inv.Class(r.Class), r.Order)
+	aq.actions.taken(cl, w, i, k, r.Class, inv.Class(r.Class), r.Order)
 	if w.bits&wSame != 0 {
 		aq.tops.notify() // this one, too
 	}

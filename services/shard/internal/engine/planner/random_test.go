@@ -209,6 +209,11 @@ func drawProfile(t source, sh shape) demand.Profile {
 	if chance(t, sh.together) {
 		p.MinMembers = oneOf[int32](t, 1, 2, 3, 4, 7)
 	}
+	for chance(t, sh.picky/2) && len(p.Preferences) < 3 {
+		p.Preferences = append(p.Preferences, demand.Preference{Weight: oneOf[int32](t, 1, 10, 50, 100), Requirements: []demand.Requirement{
+			oneOf(t, demand.Requirement{Key: "topology.kubernetes.io/zone", Op: demand.In, Values: []string{"b"}},
+				demand.Requirement{Key: "disk", Op: demand.Exists}, demand.Requirement{Key: "gen", Op: demand.Gt, Values: []string{"2"}})}})
+	}
 	if sh.plain {
 		return p
 	}

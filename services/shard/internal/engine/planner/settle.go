@@ -69,7 +69,7 @@ func (st *settling) acquisitions() {
 			kind, cause := cl.actionFor(inv, w, l)
 			if kind != 0 {
 				st.res.Actions = append(st.res.Actions, engine.Action{Machine: l.idx, Kind: kind, Cause: cause, Need: ref, Drain: -1,
-					Cost: match.EffectiveCost(inv.Class(l.class), w.bucket)})
+					Cost: cl.matcher(w).Cost(l.class, inv.Class(l.class), w.bucket)})
 			}
 		}
 		slices.SortFunc(st.res.Actions[from:], func(a, b engine.Action) int {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -23,18 +22,18 @@ type actionList struct {
 
 // taken notes the action for a machine that a Need takes. Needs take in allocation order, so that the list is in order, too; a
 // Need sorts its own as it goes, which are few.
-func (as *actionList) taken(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool, c *inventory.Class, order uint32) {
+func (as *actionList) taken(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool, class uint32, c *inventory.Class, order uint32) {
 	if as.muted {
 		return
 	}
 	as.grow(1)
-	as.list, as.orders = append(as.list, acquisition(cl, w, i, k, c)), append(as.orders, order)
+	as.list, as.orders = append(as.list, acquisition(cl, w, i, k, class, c)), append(as.orders, order)
 	sortIn(as.list, as.orders, len(as.list)-1)
 }
 
 // acquisition is the action by which w takes a free machine.
-func acquisition(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool, c *inventory.Class) engine.Action {
-	a := engine.Action{Machine: i, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: engine.Ref{Block: cl.at, Row: w.row}, Cost: match.EffectiveCost(c, w.bucket), Drain: -1}
+func acquisition(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool, class uint32, c *inventory.Class) engine.Action {
+	a := engine.Action{Machine: i, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: engine.Ref{Block: cl.at, Row: w.row}, Cost: cl.matcher(w).Cost(class, c, w.bucket), Drain: -1}
 	if k == inventory.SpeculativePool {
 		a.Kind, a.Cause = engine.Provision, engine.CauseSpeculative
 	}

@@ -216,6 +216,10 @@ func (s *script) need(alias string, words []string) {
 			if label != "" {
 				p.Tolerations = append(p.Tolerations, demand.Toleration{Key: label, Op: demand.TolerationExists})
 			}
+		case k == "prefer": // key:value,weight
+			value, weight, _ := strings.Cut(rest, ",")
+			p.Preferences = append(p.Preferences, demand.Preference{Weight: int32(number(weight)),
+				Requirements: []demand.Requirement{{Key: keyOf(label), Op: demand.In, Values: []string{value}}}})
 		case k == "per-host":
 			p.MaxPerHost = int32(number(v))
 		case k == "together":

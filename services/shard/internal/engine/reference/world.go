@@ -54,7 +54,12 @@ func attr(m *inventory.Machine, key string) (string, bool) {
 
 // Match reports whether the labels of m answer every requirement of d and d tolerates every taint (ENG-6.2, 6.3a).
 func (n *State) Match(d *Need, m *Machine) bool {
-	for _, r := range d.Form.Requirements {
+	return satisfies(m, d.Form.Requirements) && !repels(d, m, demand.NoSchedule, demand.NoExecute)
+}
+
+// satisfies reports whether the labels of m answer every requirement.
+func satisfies(m *Machine, list []demand.Requirement) bool {
+	for _, r := range list {
 		v, has := attr(&m.Machine, r.Key)
 		ok := false
 		switch r.Op {
@@ -75,18 +80,17 @@ func (n *State) Match(d *Need, m *Machine) bool {
 			return false
 		}
 	}
-	for _, t := range m.Taints {
-		if t.Effect != demand.NoSchedule && t.Effect != demand.NoExecute {
-			continue
-		}
-		if d.Form.TolerationsStated && !slices.ContainsFunc(d.Form.Tolerations, func(o demand.Toleration) bool {
+	return true
+}
+
+// repels reports whether m has a taint of one of the effects that d does not tolerate.
+func repels(d *Need, m *Machine, effects ...string) bool {
+	return d.Form.TolerationsStated && slices.ContainsFunc(m.Taints, func(t inventory.Taint) bool {
+		return slices.Contains(effects, t.Effect) && !slices.ContainsFunc(d.Form.Tolerations, func(o demand.Toleration) bool {
 			return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
 				(o.Op == demand.TolerationExists || o.Value == t.Value)
-		}) {
-			return false
-		}
-	}
-	return true
+		})
+	})
 }
 
 // Supply is what m offers in a cluster: what the cluster has learnt of its type, else its allocatable resources less the overhead of the
@@ -163,10 +167,20 @@ func reclamation(m *Machine) demand.Penalty {
 
 func byID(a, b *Machine) int { return strings.Compare(a.ID, b.ID) }
 
-// Cost is the effective cost of m for d: price plus the risk of an interruption times half its penalty (ENG-7.4).
+// Cost is the effective cost of m for d: price plus the risk of an interruption times half its penalty (ENG-7.4), and a little for what d
+// prefers otherwise (ENG-7.4a).
 func (n *State) Cost(d *Need, m *Machine) int64 {
 	risk := (int64(m.Probability)*int64(d.Form.Interruption.Penalty()) + 1) / 2
-	return resource.AddSat(m.Price, risk)
+	disliked := int64(0)
+	for _, p := range d.Form.Preferences {
+		if !satisfies(m, p.Requirements) {
+			disliked += int64(p.Weight+9) / 10
+		}
+	}
+	if repels(d, m, demand.PreferNoSchedule) {
+		disliked += 10
+	}
+	return resource.AddSat(resource.AddSat(m.Price, risk), disliked)
 }
 
 // pooled reports whether m is in a free pool. Marks for single clusters are not looked at.
