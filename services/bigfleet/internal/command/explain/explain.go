@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -203,10 +204,18 @@ func ask(ctx context.Context, a *app.App, s subject.Subject) (*bigfleetv1alpha1.
 		}
 		return got.Msg, nil
 	})
+	var other *bigfleetv1alpha1.ExplainResponse // of a shard that knows the machine and does not own it
 	for _, got := range answers {
-		if got != nil && *got != nil {
+		if got == nil || *got == nil {
+			continue
+		}
+		if !slices.Contains((*got).GetMachine().GetMachine().GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
 			return *got, nil
 		}
+		other = *got
+	}
+	if other != nil {
+		return other, nil
 	}
 	if s.Kind == subject.Need && failed == nil {
 		if whole, ok := begins(ctx, f, shards, s); ok {
