@@ -78,7 +78,7 @@ func TestAProviderThatHangsIsRoutedAround(t *testing.T) {
 	records := l.records()
 	var open time.Time
 	for _, r := range records {
-		if r.GetProvider() == "provider" && r.GetType() == pb.RecordType_RECORD_TYPE_BACKOFF_CHANGED && strings.HasPrefix(r.GetDetail(), "breaker open") {
+		if r.GetProvider() == "provider" && r.GetType() == pb.RecordType_RECORD_TYPE_BACKOFF_CHANGED && strings.HasPrefix(r.GetDetail(), "Its breaker is open") {
 			open = time.Unix(0, r.GetAtUnixNanos())
 			break
 		}
