@@ -34,6 +34,24 @@ func Known(ctx context.Context, f *Fleet, shards []Shard, what, name string) err
 	return out
 }
 
+// Home is which of the shards serve a cluster: the place of each in shards. It is empty if none does.
+func Home(ctx context.Context, f *Fleet, shards []Shard, cluster string) ([]int, error) {
+	answers, err := Each(ctx, f, shards, "looking for cluster "+cluster, func(ctx context.Context, s Shard) (bool, error) {
+		got, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{ClusterId: cluster}))
+		return err == nil && slices.ContainsFunc(got.Msg.GetClusters(), func(c *bigfleetv1alpha1.ClusterView) bool { return c.GetClusterId() == cluster }), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var home []int
+	for i, serves := range answers {
+		if *serves {
+			home = append(home, i)
+		}
+	}
+	return home, nil
+}
+
 var listOf = map[string]string{"cluster": "clusters", "provider": "providers", "zone": "machines", "type": "machines", "machine": "machines"}
 
 func namesOf(ctx context.Context, s Shard, what string) (map[string]bool, error) {

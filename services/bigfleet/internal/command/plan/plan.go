@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -163,8 +164,13 @@ func live(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PlanRequest) ([
 	if err != nil {
 		return nil, err
 	}
+	parts, err := split(ctx, a, fl, shards, req)
+	if err != nil {
+		return nil, err
+	}
 	got, failed := fleet.Each(ctx, fl, shards, "planning", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.PlanResponse, error) {
-		got, err := s.Read.Plan(ctx, connect.NewRequest(req))
+		part := parts[slices.IndexFunc(shards, func(o fleet.Shard) bool { return o.Label() == s.Label() })]
+		got, err := s.Read.Plan(ctx, connect.NewRequest(part))
 		if err != nil {
 			return nil, err
 		}
@@ -177,6 +183,39 @@ func live(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PlanRequest) ([
 		}
 	}
 	return out, failed
+}
+
+// split is what each shard is asked: demand that is added goes to the shard of its cluster alone, or it would be bought by each. Of a cluster
+// that none serves it goes to the first: which shard gets a new cluster is decided when it comes.
+func split(ctx context.Context, a *app.App, fl *fleet.Fleet, shards []fleet.Shard, req *bigfleetv1alpha1.PlanRequest) ([]*bigfleetv1alpha1.PlanRequest, error) {
+	parts := slices.Repeat([]*bigfleetv1alpha1.PlanRequest{req}, len(shards))
+	if len(shards) < 2 {
+		return parts, nil
+	}
+	for i := range parts {
+		parts[i] = proto.CloneOf(req)
+		parts[i].Demand = nil
+	}
+	for _, d := range req.GetDemand() {
+		takes := func(int) bool { return true }
+		if d.GetAdd() != nil || d.GetReplace() != nil {
+			home, err := fleet.Home(ctx, fl, shards, d.GetClusterId())
+			if err != nil {
+				return nil, err
+			}
+			if len(home) == 0 {
+				home = []int{0}
+				a.Notef("no shard serves cluster %s: its demand is planned on %s", d.GetClusterId(), shards[0].Label())
+			}
+			takes = func(i int) bool { return i == home[0] }
+		}
+		for i := range parts {
+			if takes(i) {
+				parts[i].Demand = append(parts[i].Demand, d)
+			}
+		}
+	}
+	return parts, nil
 }
 
 // recorded asks a decision log.
