@@ -196,7 +196,8 @@ func alike(all *corev1.Node, m machine.Machine, n *corev1.Node) *corev1.Node {
 }
 
 // middle is the middle value of each resource over Nodes of a type that have it, the smaller of two: neither a broken Node nor an odd one
-// decides. What less than half of them have is left out, and so are devices whose plugin has not started.
+// decides. What less than half of them have is left out, and so are devices whose plugin has not started. Limits of volumes are not: a Node
+// without the driver attaches none of its volumes, and says nothing about how many the others take.
 func (s *Sum) middle(nodes []*corev1.Node, before amounts) amounts {
 	values := map[string][]int64{}
 	for _, n := range nodes {
@@ -214,7 +215,7 @@ func (s *Sum) middle(nodes []*corev1.Node, before amounts) amounts {
 	out := amounts{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list := values[name]
-		if 2*len(list) < len(nodes) || len(out) >= amountsMax {
+		if 2*len(list) < len(nodes) && !strings.HasPrefix(name, volumePrefix) || len(out) >= amountsMax {
 			continue
 		}
 		slices.Sort(list)

@@ -146,6 +146,9 @@ func TestAttachLimits(t *testing.T) {
 	c.offer("b", "big", amount{"cpu": "4"})
 	c.join("b", "big", amount{"cpu": "4", "pods": "110"})
 	c.want("the driver of a second Node has not started", byType{"big": {"attachable-volumes-csi-ebs.csi.aws.com": "25"}})
+	c.offer("d", "big", amount{"cpu": "4"})
+	c.join("d", "big", amount{"cpu": "4", "pods": "110"})
+	c.want("the driver runs on one Node of three", byType{"big": {"attachable-volumes-csi-ebs.csi.aws.com": "25"}})
 }
 
 // OP-5.26: changes of Nodes are counted once they rest, without a DaemonSet that changes.
