@@ -4,91 +4,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 )
-
-// census follows every CapacityRequest, without a gap, and notes when a Pod has two.
-type census struct {
-	mu    sync.Mutex
-	byPod map[string]map[types.UID]bool // Pod -> requests that exist
-	made  map[string]int                // Pod -> requests that ever existed
-	most  int                           // that existed at once
-	twice []string
-	alive int
-}
-
-func (w *world) census() *census {
-	w.Helper()
-	watcher := w.watch(&v1alpha1.CapacityRequestList{})
-	c := &census{byPod: map[string]map[types.UID]bool{}, made: map[string]int{}}
-	go func() {
-		for e := range watcher.ResultChan() {
-			if r, ok := e.Object.(*v1alpha1.CapacityRequest); ok {
-				c.see(r, e.Type)
-			}
-		}
-	}()
-	return c
-}
-
-func (c *census) see(r *v1alpha1.CapacityRequest, kind watch.EventType) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pod := r.Labels[v1alpha1.LabelOwnedByPod]
-	if kind == watch.Deleted {
-		delete(c.byPod[pod], r.UID)
-		c.alive--
-		return
-	}
-	if c.byPod[pod] == nil {
-		c.byPod[pod] = map[types.UID]bool{}
-	}
-	if !c.byPod[pod][r.UID] {
-		c.byPod[pod][r.UID] = true
-		c.made[pod]++
-		c.alive++
-		c.most = max(c.most, c.alive)
-	}
-	if len(c.byPod[pod]) > 1 {
-		c.twice = append(c.twice, r.Namespace+"/"+r.Name)
-	}
-}
-
-// check fails when a Pod ever had two requests at once.
-func (c *census) check(t testing.TB) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.twice) > 0 {
-		t.Errorf("Pods with two requests: %v", c.twice)
-	}
-}
-
-func (c *census) counts() (alive, most, made int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.made {
-		made += n
-	}
-	return c.alive, c.most, made
-}
 
 // requestOf is the request of a Pod; nil when it has none.
 func (w *world) requestOf(pod string) *v1alpha1.CapacityRequest {
@@ -437,86 +366,5 @@ spec: {devices: {requests: [{name: gpu, firstAvailable: [{name: any, deviceClass
 			t.Errorf("it has a request: %+v", r.Spec)
 		}
 	})
-	c.check(t)
-}
-
-// Scenario 47, OP-15.8, OP-5.23: a node is drained and its Pods are replaced; demand stays that of the Pods that there are.
-func testReplacedPodsCountOnce(t *testing.T, w *world) {
-	s := startShard(t, allFeatures...)
-	w.operator(s)
-	w.podController()
-	c := w.census()
-	const pods = 12
-	w.machine(s, "old")
-	w.must(w.deploy("web", pods, "100m"))
-	w.until("all run on the old node", func() bool { return len(w.podsOn("node-old")) == pods })
-	w.machine(s, "new")
-	w.until("no Pod is so young that it could be a replacement itself", func() bool {
-		return !slices.ContainsFunc(w.podsOn("node-old"), func(p corev1.Pod) bool { return time.Since(p.CreationTimestamp.Time) < 3*time.Second })
-	})
-	s.send(t, reclaim("0000000000000047", 120, "old"))
-	w.until("all run on the new node", func() bool { return len(w.podsOn("node-new")) == pods && w.phase("old") == v1alpha1.NodeDrained })
-	var alive, most, made int
-	w.until("each Pod has had its request", func() bool { // a Pod may run before its request is written
-		alive, most, made = c.counts()
-		return alive == pods && made >= 2*pods
-	})
-	if made != 2*pods {
-		t.Errorf("%d requests were made for %d Pods", made, 2*pods)
-	}
-	t.Logf("at most %d requests existed at once", most) // a delete and a create may cross; what counts is what the shard is told
-	// OP-5.23: nor does it fall below, from the time it was whole.
-	whole := false
-	for _, f := range s.since(0) {
-		r := f.m.GetRollup()
-		if r == nil {
-			continue
-		}
-		asked := int64(0)
-		for _, n := range r.Needs {
-			q := resource.MustParse(n.AggregateResources["cpu"])
-			asked += q.MilliValue()
-		}
-		if whole = whole || asked == pods*100; asked > pods*100 || whole && asked < pods*100 {
-			t.Errorf("a roll-up asks for %dm: %v", asked, r.Needs)
-		}
-	}
-	c.check(t)
-}
-
-func (w *world) deploy(name string, replicas int32, cpu string) error {
-	labels := map[string]string{"app": name}
-	p := pod("default", name, cpu)
-	return w.client.Create(w.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: appsv1.DeploymentSpec{
-		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: p.Spec},
-	}})
-}
-
-func (w *world) podsOn(node string) (out []corev1.Pod) {
-	w.Helper()
-	var list corev1.PodList
-	w.must(w.client.List(w.Context(), &list, client.InNamespace("default"), client.MatchingFields{"spec.nodeName": node}))
-	for _, p := range list.Items {
-		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// Scenario 43: two replicas of the pod controller, one of which is stopped in the middle of a burst: never two requests for
-// one Pod, and no Pod without.
-func testPodControllerReplaced(t *testing.T, w *world) {
-	c := w.census()
-	elect := func(c *podcontroller.Config) { c.NoLeaderElection = false }
-	first := w.podController(elect)
-	const pods = 400
-	w.must(w.deploy("burst", pods, "100m"))
-	w.until("the first one is in the middle", func() bool { alive, _, _ := c.counts(); return alive > 20 })
-	w.podController(elect)
-	w.must(first.end())
-	w.until("every Pod has its request", func() bool { alive, _, _ := c.counts(); return alive == pods })
-	w.never(time.Second, "more requests than Pods", func() bool { alive, _, made := c.counts(); return alive > pods || made > pods })
 	c.check(t)
 }

@@ -15,6 +15,29 @@ const args = [
   "--disable-component-update",
   "--disable-sync",
 ];
+
+/** Every page of the console. */
+export const places = [
+  "/",
+  "/demand",
+  "/fleet",
+  "/fleet/machines",
+  "/fleet/clusters",
+  "/fleet/capacity",
+  "/fleet/drains",
+  "/money",
+  "/money/waste",
+  "/money/whatif",
+  "/history",
+  "/history/compare",
+  "/system",
+  "/system/sources",
+  "/system/coordinator",
+  "/system/ownership",
+  "/system/moves",
+  "/system/settings",
+];
+
 /** The longest that anything is waited for. It only ends a run that fails. */
 export const patience = Number(process.env.PATIENCE ?? 60_000);
 

@@ -1,5 +1,5 @@
 // Names that attack whoever shows them are text everywhere: node hostile.mjs ADDRESS. EVIL is the name.
-import { start } from "./browser.mjs";
+import { places, start } from "./browser.mjs";
 
 const base = process.argv[2];
 const evil = process.env.EVIL;
@@ -8,19 +8,7 @@ const enc = encodeURIComponent;
 const thing = (...parts) => `/?open=${enc(parts.map(enc).join("/"))}`;
 const page = await b.open({ lost: true }); // without a coordinator, and a filter of 4 KB is refused
 const paths = [
-  "/",
-  "/demand",
-  "/fleet",
-  "/fleet/machines",
-  "/fleet/clusters",
-  "/fleet/capacity",
-  "/fleet/drains",
-  "/money",
-  "/money/waste",
-  "/history",
-  "/history/compare",
-  "/system",
-  "/system/settings",
+  ...places,
   thing("machine", "s0", "m-1"),
   thing("need", "s0", evil.slice(0, 200), "row", "", ""),
   thing("cluster", "s0", evil.slice(0, 600)),

@@ -1,7 +1,7 @@
 // Every page in both themes, and the three questions by keyboard alone, on a running fleet: node pages.mjs ADDRESS.
 // MACHINE is one that was taken back by its cloud, VICTIM one that a more urgent need took, POD and READY namespace/name of a Pod that
 // waits and of one that is ready, both in cluster green.
-import { must, start } from "./browser.mjs";
+import { must, places, start } from "./browser.mjs";
 import { queries } from "./queries.mjs";
 
 const base = process.argv[2];
@@ -9,27 +9,7 @@ const { MACHINE, VICTIM, POD, READY } = process.env;
 const b = await start(base);
 
 const whatif = `/money/whatif?edits=${encodeURIComponent(JSON.stringify([{ do: "scale", cluster: "blue", factor: 2 }]))}`;
-const pages = [
-  "/",
-  "/demand",
-  "/fleet",
-  "/fleet/machines",
-  "/fleet/clusters",
-  "/fleet/capacity",
-  "/fleet/drains",
-  "/money",
-  "/money/waste",
-  "/money/whatif",
-  whatif,
-  "/history",
-  "/history/compare",
-  "/system",
-  "/system/sources",
-  "/system/coordinator",
-  "/system/ownership",
-  "/system/moves",
-  "/system/settings",
-];
+const pages = places.toSpliced(places.indexOf("/money/whatif") + 1, 0, whatif);
 const name = (path) => (path === whatif ? "money-whatif-edits" : path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "now");
 const began = Date.now();
 const page = await b.open();

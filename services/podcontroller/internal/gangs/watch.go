@@ -34,11 +34,7 @@ func strip(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
-	out.SetNamespace(u.GetNamespace())
-	out.SetName(u.GetName())
-	out.SetUID(u.GetUID())
-	out.SetResourceVersion(u.GetResourceVersion())
+	out := lazywatch.Bare(u)
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	jobs, _, _ := unstructured.NestedSlice(spec, "replicatedJobs")
 	for _, j := range jobs {

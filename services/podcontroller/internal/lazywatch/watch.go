@@ -163,3 +163,13 @@ func (w *Watcher) set(kind schema.GroupVersionResource, o any) {
 		w.Set(kind, u.GetNamespace(), u.GetName(), u)
 	}
 }
+
+// Bare is an object without its content: what a watch needs of it, and its name. Strip functions add the parts that are read.
+func Bare(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
+	out.SetNamespace(u.GetNamespace())
+	out.SetName(u.GetName())
+	out.SetUID(u.GetUID())
+	out.SetResourceVersion(u.GetResourceVersion())
+	return out
+}
