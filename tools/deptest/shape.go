@@ -18,13 +18,14 @@ import (
 type Shape struct {
 	Files, Lines         int
 	Longest              int            // lines of the longest file
+	Functions            map[string]int // lines, by receiver and name
 	References, Backward int            // from file to file; against the order of files that has fewest, as far as it was found
 	Methods              map[string]int // by type
 }
 
 // ShapeOf measures the package in a folder, tests left out. Imports are not followed, so a folder of any commit can be measured.
 func ShapeOf(dir string) (Shape, error) {
-	s := Shape{Methods: map[string]int{}}
+	s := Shape{Methods: map[string]int{}, Functions: map[string]int{}}
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return s, err
@@ -46,9 +47,17 @@ func ShapeOf(dir string) (Shape, error) {
 		lines := strings.Count(string(text), "\n")
 		files, s.Files, s.Lines, s.Longest = append(files, f), s.Files+1, s.Lines+lines, max(s.Longest, lines)
 		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				s.Methods[receiver(fn.Recv.List[0].Type)]++
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
 			}
+			name := fn.Name.Name
+			if fn.Recv != nil {
+				of := receiver(fn.Recv.List[0].Type)
+				s.Methods[of]++
+				name = of + "." + name
+			}
+			s.Functions[name] = set.Position(fn.End()).Line - set.Position(fn.Pos()).Line + 1
 		}
 	}
 	graph := references(set, files)

@@ -1,3 +1,8 @@
 package shape
 
 const one = 1
+
+func long() int {
+	n := one
+	return n
+}
