@@ -1,20 +1,56 @@
 package ingest
 
-import pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+import (
+	"fmt"
+	"slices"
 
-// plainRollup recognises the roll-ups that nearly all operators send, of which neither parsing nor the rules of the proto would say
-// anything. As with plain, what it does not recognise goes to both, and a test holds it to never recognising what they refuse.
-// The rules are half of what taking in an unchanged roll-up costs, and each operator sends one every ten seconds.
-func plainRollup(m *pb.ClusterCapacityNeeds) bool {
-	if !plainCluster(m.ClusterId) || len(m.OutOfService) > 0 || len(m.NodeRooms) > 0 || len(m.NodeOverhead) > 64 || !plainAmounts(m.NodeOverhead) {
-		return false
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+// oddParts are those of a roll-up that are not plain: what nearly all operators send has none, and neither parsing nor the rules of the proto would say
+// anything of what is. As with plain, what is not recognised goes to both, and a test holds it to never recognising
+// what they refuse. The rules are half of what taking in an unchanged roll-up costs, and each operator sends one every ten seconds.
+func oddParts(m *pb.ClusterCapacityNeeds) (odd []part) {
+	if !plainHead(m) {
+		odd = append(odd, headOf(m))
 	}
-	for _, n := range m.Needs {
+	for i, n := range m.Needs {
 		if !plainNeed(n) {
-			return false
+			odd = append(odd, part{m: n, need: int64(i), path: fmt.Sprintf("needs[%d]", i),
+				amounts: []amounts{{"aggregate_resources", n.GetAggregateResources()}, {"min_unit", n.GetMinUnit()}}})
 		}
 	}
-	return true
+	for i, n := range m.OutOfService {
+		if !plainOut(n) {
+			odd = append(odd, part{m: n, need: -1, path: fmt.Sprintf("out_of_service[%d]", i)})
+		}
+	}
+	for i, n := range m.NodeRooms {
+		if !plainRoom(n) {
+			odd = append(odd, part{m: n, need: -1, path: fmt.Sprintf("node_rooms[%d]", i), amounts: []amounts{{"resources", n.GetResources()}}})
+		}
+	}
+	return odd
+}
+
+func all[E any](list []E, f func(E) bool) bool {
+	return !slices.ContainsFunc(list, func(e E) bool { return !f(e) })
+}
+
+// What the protos allow of lists beside rows.
+const outOfServiceMax, nodeRoomsMax = 50_000, 512
+
+// plainHead looks at everything but the elements of lists.
+func plainHead(m *pb.ClusterCapacityNeeds) bool {
+	return plainCluster(m.ClusterId) && len(m.OutOfService) <= outOfServiceMax && len(m.NodeRooms) <= nodeRoomsMax && len(m.NodeOverhead) <= 64 && plainAmounts(m.NodeOverhead)
+}
+
+func plainOut(m *pb.MachineOutOfService) bool {
+	return m != nil && len(m.MachineId) <= 1024 && len(m.Detail) <= 317 && m.Reason >= 0 && m.Reason <= pb.MachineOutOfService_REASON_NOT_READY
+}
+
+func plainRoom(m *pb.NodeRoom) bool {
+	return m != nil && m.InstanceType != "" && len(m.InstanceType) <= 253 && plainVector(m.Resources)
 }
 
 // plainCluster recognises the usual ids.
@@ -34,7 +70,7 @@ func plainCluster(id string) bool {
 }
 
 func plainNeed(n *pb.CapacityNeed) bool {
-	if n == nil || len(n.Requirements) > 64 || len(n.Spread) > 16 || len(n.Tolerations) > 64 || len(n.Preferences) > 0 || len(n.Group) > 4096 || len(n.RowId) > 128 ||
+	if n == nil || len(n.Requirements) > 64 || len(n.Spread) > 16 || len(n.Tolerations) > 64 || len(n.Preferences) > 8 || len(n.Group) > 4096 || len(n.RowId) > 128 ||
 		!plainBucket(n.InterruptionPenaltyBucket) || !plainBucket(n.ReclamationPenaltyBucket) ||
 		!plainVector(n.AggregateResources) || !plainVector(n.MinUnit) {
 		return false
@@ -46,6 +82,11 @@ func plainNeed(n *pb.CapacityNeed) bool {
 		}
 		if r.Operator == pb.NodeSelectorRequirement_OPERATOR_SAME {
 			same++
+		}
+	}
+	for _, f := range n.Preferences {
+		if f == nil || len(f.Requirements) > 16 || !all(f.Requirements, plainRequirement) {
+			return false
 		}
 	}
 	for _, s := range n.Spread {
@@ -75,7 +116,7 @@ func plainVector(m map[string]string) bool {
 }
 
 func plainRequirement(r *pb.NodeSelectorRequirement) bool {
-	if r == nil || len(r.Key) > 317 || r.Operator < pb.NodeSelectorRequirement_OPERATOR_IN || r.Operator > pb.NodeSelectorRequirement_OPERATOR_SAME || r.Comparison != nil ||
+	if r == nil || len(r.Key) > 317 || r.Operator < pb.NodeSelectorRequirement_OPERATOR_IN || r.Operator > pb.NodeSelectorRequirement_OPERATOR_SAME ||
 		len(r.Values) > 4096 {
 		return false
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -142,51 +140,7 @@ func (g *Gate) refuse(m *pb.ClusterCapacityNeeds, cluster string, size int) *cor
 			return reject("invalid", "the roll-up has an older generation than the last one", int64(i), "needs.4")
 		}
 	}
-	if plainRollup(m) {
-		return nil
-	}
-	if r := parses(m); r != nil {
-		return r
-	}
-	err := g.rules.Validate(m)
-	var bad *protovalidate.ValidationError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &bad) || len(bad.Violations) == 0:
-		return reject("invalid", clip(err.Error()), -1, "")
-	}
-	return ofViolation(bad)
-}
-
-// ofViolation picks the violation that comes first in WIRE-3.9.
-func ofViolation(bad *protovalidate.ValidationError) *core.Rejection {
-	var best *core.Rejection
-	order := []string{"quantity", "same", "invalid"}
-	for _, v := range bad.Violations {
-		path := protovalidate.FieldPathString(v.Proto.GetField())
-		reason := "invalid"
-		switch rule := v.Proto.GetRuleId(); {
-		case rule == "need.single_same":
-			reason = "same"
-		case rule == "string.pattern" && isQuantityPath(path):
-			reason = "quantity"
-		}
-		index := int64(-1)
-		for _, el := range v.Proto.GetField().GetElements() {
-			if el.GetFieldName() == "needs" && el.GetSubscript() != nil {
-				index = int64(el.GetIndex())
-			}
-		}
-		if best == nil || slices.Index(order, reason) < slices.Index(order, best.Reason) {
-			best = reject(reason, clip(v.Proto.GetMessage()), index, path)
-		}
-	}
-	return best
-}
-
-func isQuantityPath(path string) bool {
-	return strings.Contains(path, "aggregate_resources") || strings.Contains(path, "min_unit") || strings.Contains(path, "node_overhead") || strings.Contains(path, "node_rooms")
+	return g.inParts(m)
 }
 
 // olderGeneration finds field number 4, which an older generation used for a replica count: both decode without error
@@ -210,36 +164,6 @@ func olderGeneration(n *pb.CapacityNeed) bool {
 		b = b[l+size:]
 	}
 	return false
-}
-
-// parses lets the parser have the last word on quantities that match the pattern (WIRE-3.11).
-func parses(m *pb.ClusterCapacityNeeds) *core.Rejection {
-	check := func(index int64, field string, q map[string]string) *core.Rejection {
-		for _, name := range sortedNames(q) {
-			if _, err := quantity.Parse(q[name], quantity.Up); err != nil && !errors.Is(err, quantity.ErrRange) {
-				return reject("quantity", fmt.Sprintf("%q of %s is %v", clip(q[name]), clip(name), err), index, fmt.Sprintf("%s[%q]", field, clip(name)))
-			}
-		}
-		return nil
-	}
-	if r := check(-1, "node_overhead", m.NodeOverhead); r != nil {
-		return r
-	}
-	for i, n := range m.NodeRooms {
-		if r := check(-1, fmt.Sprintf("node_rooms[%d].resources", i), n.GetResources()); r != nil {
-			return r
-		}
-	}
-	for i, n := range m.Needs {
-		prefix := fmt.Sprintf("needs[%d].", i)
-		if r := check(int64(i), prefix+"aggregate_resources", n.GetAggregateResources()); r != nil {
-			return r
-		}
-		if r := check(int64(i), prefix+"min_unit", n.GetMinUnit()); r != nil {
-			return r
-		}
-	}
-	return nil
 }
 
 // sums refuses amounts whose total over the roll-up leaves 63 bits: past that point nothing can be compared.
