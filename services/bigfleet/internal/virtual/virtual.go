@@ -47,6 +47,7 @@ type Fleet struct {
 	Coordinator  *Coordinator                                   // nil unless Run's edit says Coordinated
 	Stdin        string                                         // of every command line
 	StopProvider func()                                         // ends the provider; the shard meets closed connections
+	Restart      func()                                         // ends the shard's process and starts another one on its data
 }
 
 // Coordinated is the address of a coordinator that says what a test makes it say, for shard.Config.CoordinatorAddr.
@@ -67,7 +68,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		}
 		v.Cloud = cloud
 		ctx, cancel := context.WithCancel(context.Background())
-		parts, ended := 3, make(chan error, 4)
+		parts, ended := 2, make(chan error, 3)
 		providing, stop := context.WithCancel(ctx)
 		v.StopProvider = stop
 		go func() { ended <- p.Run(providing) }()
@@ -78,12 +79,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		providerClient := v.client(machines)
 		v.Machines = rpc.Stub(providerClient, bigfleetv1alpha1connect.NewCapacityProviderClient)
 
-		tel, err := telemetry.New(ctx, telemetry.Config{Component: "shard", LogWriter: io.Discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ready := make(chan struct{})
-		c := shard.Config{ID: "shard-0", DataDir: filepath.Join(dir, "shard"), Listener: v.shard, Telemetry: tel, Ready: ready,
+		c := shard.Config{ID: "shard-0", DataDir: filepath.Join(dir, "shard"),
 			ReleaseDelay: -1, ReleaseDelayEmpty: -1, SessionHandoverWait: -1,
 			Providers: []shard.Provider{{Name: "cloud", Addr: "provider:1", Dial: machines.DialContext}}}
 		if edit != nil {
@@ -100,13 +96,20 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 			parts++
 			go func() { ended <- server.Run(ctx, ln) }()
 		}
-		go func() { ended <- shard.Run(ctx, c) }()
-		<-ready
+		stopShard := v.run(c)
+		v.Restart = func() {
+			t.Helper()
+			stopShard()
+			v.shard = rpc.NewMemListener("shard")
+			stopShard = v.run(c)
+			v.knowsMachines()
+		}
 		defer func() {
 			slices.Reverse(v.ends)
 			for _, end := range v.ends {
 				end()
 			}
+			stopShard()
 			controlClient.CloseIdle()
 			providerClient.CloseIdle()
 			cancel()
@@ -115,13 +118,38 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 					t.Errorf("a part ended with %v", err)
 				}
 			}
-			_ = tel.Close(context.Background())
 		}()
-		v.Until("the machines are known", func() bool {
-			_, out := v.Bigfleet("status")
-			return strings.Contains(out, "speculative") || strings.Contains(out, "more belong to other shards")
-		})
+		v.knowsMachines()
 		f(v)
+	})
+}
+
+// run starts a process of the shard, and returns how it is ended.
+func (v *Fleet) run(c shard.Config) (stop func()) {
+	v.T.Helper()
+	tel, err := telemetry.New(context.Background(), telemetry.Config{Component: "shard", LogWriter: io.Discard})
+	if err != nil {
+		v.T.Fatal(err)
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	c.Listener, c.Telemetry, c.Ready = v.shard, tel, ready
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { ended <- shard.Run(ctx, c) }()
+	<-ready
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			v.T.Errorf("the shard ended with %v", err)
+		}
+		_ = tel.Close(context.Background())
+	}
+}
+
+func (v *Fleet) knowsMachines() {
+	v.T.Helper()
+	v.Until("the machines are known", func() bool {
+		_, out := v.Bigfleet("status")
+		return strings.Contains(out, "speculative") || strings.Contains(out, "configured") || strings.Contains(out, "more belong to other shards")
 	})
 }
 

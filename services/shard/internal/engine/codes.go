@@ -12,10 +12,10 @@ var withheldCodes = [...]code{
 	{"backoff", "an action on it failed recently", "It is retried automatically. If that fails too, check the provider's error."},
 	{"stock-out", "its provider is out of stock for its type", "It is retried automatically. Request more from the provider, or allow other types and zones."},
 	{"quota", "this shard has used up its slice of the quota", "Raise the quota, or this shard's slice of it."},
-	{"forgotten", "it was forgotten on request", "It is ignored while its provider still lists it. `bigfleet machines retry ID` makes it usable again."},
+	{"", "", ""}, // a number that was given up
 	{"reserved", "it is reserved for a move to another shard", "It is handed over when the move completes. To keep it, cancel the move."},
 	{"not-joined", "it never became a Node of its cluster", "Other clusters may use it now, and that cluster when the mark expires. Check the bootstrap template and the network of the Nodes."},
-	{"elsewhere", "it serves a cluster here, and its domain belongs to another shard", "Draining it does not help here: once Idle it belongs to the other shard. Move the domain back to use it here."},
+	{"elsewhere", "its domain belongs to another shard", "Released when that need requires less; once Idle it belongs to the other shard. To keep it here, assign the domain to this shard."},
 	{"provider-down", "its provider does not answer", "It is offered again when the provider answers. `bigfleet provider ping ADDRESS` checks the provider."},
 }
 

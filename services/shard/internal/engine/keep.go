@@ -153,7 +153,7 @@ var keepCodes = [...]code{
 	NoKeepReason:          {"", "The current plan acts on it.", ""},
 	KeepClaimed:           {"CLAIMED", "In use by a need.", "Released when that need requires less."},
 	KeepClaimedWithShares: {"CLAIMED_WITH_SHARES", "In use by several needs.", "Released when all of them require less."},
-	KeepNotHeard:          {"NOT_HEARD", "Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster if it is gone."},
+	KeepNotHeard:          {"NOT_HEARD", "The shard has not confirmed the demand of its cluster since it started.", "Evaluated when the cluster's first roll-up is in force. Bring its operator back, or retire the cluster if it is gone."},
 	KeepReadinessGuard:    {"READINESS_GUARD", "Its Node never joined. Too many other Nodes did not join either, so none is released.", "Check the bootstrap template."},
 	KeepNotOwned:          {"NOT_OWNED", "Another shard owns it.", "The owning shard decides about it."},
 	KeepSurplusMatures:    {"SURPLUS_MATURES", "No need uses it any more. It finishes starting first.", "No action is needed: it is released after it has started."},

@@ -254,7 +254,7 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepClaimedWithShares:
 		return r, fmt.Sprintf("it serves %s, and %d other needs use its remaining capacity", need, k.Keep.Recipients)
 	case engine.KeepNotHeard:
-		return r, "its cluster has not reported since this shard started, so nothing is released from it"
+		return r, "the demand of its cluster is not confirmed since this shard started, so nothing is released from it"
 	case engine.KeepReadinessGuard:
 		return r, "its Node has not joined, but too many others have not joined either, so the machine is not replaced"
 	case engine.KeepNotOwned:

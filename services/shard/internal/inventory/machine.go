@@ -204,7 +204,7 @@ const (
 	WithheldBackoff   WithheldReason = iota + 1 // a command on it failed a moment ago
 	WithheldStockOut                            // its pool is out of stock
 	WithheldQuota                               // the quota slice is used up
-	WithheldForgotten                           // an order says to leave it alone
+	_                                           // a number that was given up
 	WithheldReserved                            // it is to move to another shard
 	WithheldNotJoined                           // it did not join this cluster (ENG-17.7)
 	WithheldElsewhere                           // bound here, another shard's once it is Idle (SHARD-21.6)
@@ -215,7 +215,7 @@ const (
 
 // String returns the reason in lower case, with dashes.
 func (r WithheldReason) String() string {
-	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined", "elsewhere", "provider-down"}
+	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "", "reserved", "not-joined", "elsewhere", "provider-down"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -223,7 +223,7 @@ func (r WithheldReason) String() string {
 }
 
 // BlocksRelease reports whether an Idle machine withheld for this reason must not be deleted (ENG-16.8).
-func (r WithheldReason) BlocksRelease() bool { return r == WithheldForgotten || r == WithheldReserved }
+func (r WithheldReason) BlocksRelease() bool { return r == WithheldReserved }
 
 // Withheld is one mark: counted, but not to be acquired, by everybody or by one cluster.
 type Withheld struct {

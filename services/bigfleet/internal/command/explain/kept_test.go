@@ -96,7 +96,7 @@ func keptReasons() []kept {
 			red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)},
 				OutOfService: []*pb.MachineOutOfService{{MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, Pods: 3}}}}})
 		}, []string{"ts node accepts no new Pods (cordoned); it is kept because 3 Pods run on it"}},
-		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, ghost, []string{"Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster"}},
+		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, func(v *virtual.Fleet) { ghost(v, "ghost") }, []string{"The shard has not confirmed the demand of its cluster since it started.", "Evaluated when the cluster's first roll-up is in force. Bring its operator back, or retire the cluster"}},
 		{pb.KeepReason_KEEP_REASON_READINESS_GUARD, onDemand(10), nil, func(v *virtual.Fleet) {
 			wants(v, 10).Reports(true, nil) // and not one of them joins
 			time.Sleep(20 * time.Minute)

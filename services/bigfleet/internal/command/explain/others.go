@@ -95,6 +95,9 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 	gate := "open: unneeded machines may be released"
 	if !c.GetGateOpen() {
 		gate = "closed until the shard receives the cluster's first roll-up since it started: nothing is released"
+		if c.GetLastRollupAtUnixNanos() != 0 {
+			gate = "closed until the shard confirms the cluster's demand: nothing is released"
+		}
 	}
 	line("Its release gate is %s; reclaim budget left %.1f.", gate, c.GetReclaimTokens())
 	sayStops(line, c.GetClusterId(), stops)

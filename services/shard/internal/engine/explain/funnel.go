@@ -128,6 +128,11 @@ func (x *explainer) standing(i inventory.Index, ref engine.Ref) Standing {
 		return StandsUnheard
 	case x.used(i, ref.Block):
 		return StandsUsed
+	case x.inv.WithheldFrom(i, x.cl.Name):
+		if movedAway(x.inv, i) {
+			return StandsElsewhere
+		}
+		return StandsRefused
 	case x.held:
 		return StandsUnasked
 	case !match.IsZero(x.rest) && x.same != "" && !match.Covers(x.unit, x.agg):

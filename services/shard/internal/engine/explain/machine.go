@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
@@ -43,6 +44,10 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 			}
 			e.Sentence = strings.Replace(strings.Replace(e.Sentence, "several needs", name+", and others", 1), "a need", name, 1)
 		}
+		if e.Need != nil && movedAway(w.Inventory, i) {
+			say, do := engine.MarkSentence(inventory.WithheldElsewhere)
+			e.Sentence, e.Change = e.Sentence+" I"+say[1:]+".", do
+		}
 		if k.Recipients > 0 {
 			e.Sentence += fmt.Sprintf(" Needs that use its remaining capacity: %d.", k.Recipients)
 		}
@@ -73,6 +78,11 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 		}
 	}
 	return e
+}
+
+// movedAway reports whether a machine in use is another shard's once it is Idle (SHARD-21.6).
+func movedAway(inv *inventory.Table, i inventory.Index) bool {
+	return slices.ContainsFunc(inv.Withheld(i), func(m inventory.Withheld) bool { return m.Reason == inventory.WithheldElsewhere })
 }
 
 // forWhom names the need that a drained machine is reserved for.

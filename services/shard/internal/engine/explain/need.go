@@ -324,6 +324,8 @@ func (x *explainer) taken(i inventory.Index, row *inventory.Row, claim engine.Re
 		return RejectServes
 	case !claim.None():
 		return RejectPromised
+	case row.Foreign() && seen == inventory.Configured && x.inv.Cluster(i) != x.cl.Name:
+		return RejectElsewhere
 	case row.Foreign():
 		return RejectForeign
 	}
@@ -421,7 +423,7 @@ func (x *explainer) text(i inventory.Index, why Reject) string {
 	case RejectDomain:
 		return fmt.Sprintf("%s is %s, the need has chosen %s", x.same, x.value(i, x.same), x.domain)
 	case RejectElsewhere:
-		return "it is bound in cluster " + x.inv.Cluster(i)
+		return "it is in use in cluster " + x.inv.Cluster(i)
 	}
 	return why.Sentence()
 }

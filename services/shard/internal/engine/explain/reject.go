@@ -9,13 +9,13 @@ const (
 	RejectRequirement               // a label does not answer a requirement
 	RejectTaint                     // a taint keeps the Need's Pods away
 	RejectTooSmall                  // one unit does not fit
-	RejectForeign                   // another shard owns it
+	RejectForeign                   // another shard owns it, and it is not in use in another cluster
 	RejectFailed                    // it failed, or is stuck
 	RejectLeaving                   // it is being released, or being made for no need
 	RejectNotJoined                 // Configured, but its Node never joined
 	RejectServes                    // another Need claims it
 	RejectPromised                  // it is on its way to another Need
-	RejectElsewhere                 // bound in another cluster, where no need claims it
+	RejectElsewhere                 // bound in another cluster, where no need of this shard claims it
 	RejectWithheld                  // it carries a mark
 	RejectDomain                    // outside the domain that the gang chose
 	RejectUseless                   // it offers nothing of what is asked for
@@ -44,7 +44,7 @@ var rejectCodes = [...]code{
 	{"NOT_JOINED", "It is configured, but its Node never joined.", "Check the bootstrap template and the network of the Nodes."},
 	{"SERVES_ANOTHER", "Another need uses it.", ""},
 	{"PROMISED", "It is on its way to another need.", ""},
-	{"ELSEWHERE", "It is bound in another cluster.", ""},
+	{"ELSEWHERE", "It is in use in another cluster.", ""},
 	{"WITHHELD", "It is withheld.", "Check its marks."},
 	{"OTHER_DOMAIN", "It is outside the domain that the need has chosen.", ""},
 	{"USELESS", "It offers none of the requested resources.", ""},
@@ -69,13 +69,15 @@ const (
 	StandsUsed                      // its attribution, or somebody with a share on it, is of equal or higher priority
 	StandsInCluster                 // in the Need's own cluster: kube-scheduler moves Pods there by priority
 	StandsForeign                   // machines of another shard
-	StandsUnheard                   // its cluster has not reported since the shard started
+	StandsUnheard                   // the demand of its cluster is not confirmed since the shard started
+	StandsElsewhere                 // once Idle the machines are another shard's
+	StandsRefused                   // its machines never joined the Need's cluster
 	StandsComing                    // still being configured
 	StandsWhole                     // the Need is a gang, and all that could be freed would not hold it
 	StandsUnasked                   // the Need is held, so it preempts nothing
 	StandsUnneeded                  // gentler or better means were enough
 
-	standings = 10
+	standings = 12
 )
 
 var standingCodes = [...]code{
@@ -84,7 +86,9 @@ var standingCodes = [...]code{
 	{"IN_USE", "It runs Pods of equal or higher priority.", "Raise the priority, or add machines."},
 	{"OWN_CLUSTER", "It is in the same cluster, where the scheduler preempts.", ""},
 	{"NOT_OWNED", "Another shard owns the machines.", ""},
-	{"NOT_HEARD", "Its cluster has not reported since the shard started, so nothing is preempted there.", "Bring its operator back."},
+	{"NOT_HEARD", "The shard has not confirmed the demand of its cluster since it started, so nothing is preempted there.", "Bring its operator back."},
+	{"DOMAIN_MOVED", "Once released, the machines belong to another shard.", "Assign their domain to this shard."},
+	{"NEVER_JOINED", "Their Nodes never joined the need's cluster, so they are withheld from it for a while.", "Check the bootstrap template and the network of the Nodes."},
 	{"STARTING", "The machines are still starting.", ""},
 	{"ALL_OR_NOTHING", "Even the capacity of all machines that could be freed is too small for the whole gang.", "Make the gang smaller, or add machines."},
 	{"HELD", "The need is blocked and preempts nothing at the moment.", ""},

@@ -106,8 +106,12 @@ func lostOf(funnel []FunnelStep, step string) string {
 		for _, l := range f.Lost {
 			if f.Name == step {
 				say := cmp.Or(l.Text, l.Why.Sentence())
-				if l.Why == RejectForeign && l.Machines > 1 {
+				switch {
+				case l.Machines == 1:
+				case l.Why == RejectForeign:
 					say = "Other shards own them."
+				case l.Why == RejectElsewhere:
+					say = "They are in use in other clusters."
 				}
 				out = append(out, machineCount(l.Machines)+": "+say)
 			}

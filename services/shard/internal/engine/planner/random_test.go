@@ -349,7 +349,7 @@ func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
 	}
 	if chance(t, sh.picky) {
 		x.marks = append(x.marks, inventory.Withheld{Reason: oneOf(t, inventory.WithheldStockOut, inventory.WithheldQuota,
-			inventory.WithheldBackoff, inventory.WithheldForgotten), Cluster: oneOf(t, "", cluster.name, cluster.name)})
+			inventory.WithheldBackoff, inventory.WithheldReserved), Cluster: oneOf(t, "", cluster.name, cluster.name)})
 	}
 	return x
 }

@@ -382,7 +382,7 @@ func (s *script) machine(id string, words []string) {
 		case k == "withheld": // reason or reason:cluster
 			reason, cluster, _ := strings.Cut(v, ":")
 			r := map[string]inventory.WithheldReason{"backoff": inventory.WithheldBackoff, "stock-out": inventory.WithheldStockOut,
-				"quota": inventory.WithheldQuota, "forgotten": inventory.WithheldForgotten, "reserved": inventory.WithheldReserved,
+				"quota": inventory.WithheldQuota, "reserved": inventory.WithheldReserved,
 				"not-joined": inventory.WithheldNotJoined}[reason]
 			later(func(i inventory.Index) { s.w.Inventory.Withhold(i, inventory.Withheld{Reason: r, Cluster: cluster}) })
 		case k == "offered":
