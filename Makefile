@@ -151,8 +151,8 @@ oracle: prerequisites ## The real kube-scheduler judges what BigFleet buys: SEED
 	cd e2e && go run ./cmd/controlplane build && BIGFLEET_ORACLE_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),10) BIGFLEET_ORACLE_SEED=$(SEED) go test -count=1 -v -run TestOracle -timeout 24h ./oracle
 
 .PHONY: peer
-peer: prerequisites ## B14, BigFleet beside Karpenter on one control plane, written to docs/benchmarks/B14.md: ROUNDS=n turns of each side, about six minutes a turn.
-	cd e2e && go run ./cmd/controlplane build && go run ./peer -rounds $(or $(ROUNDS),3) -out $(CURDIR)/docs/benchmarks/B14.md
+peer: prerequisites ## B14, BigFleet beside Karpenter on one control plane, written to docs/benchmarks/B14.md: ROUNDS=n turns of each side, about seven minutes a turn. SCENE=burst, mix or day prints that one alone, ALONE=1 without Karpenter.
+	cd e2e && go run ./cmd/controlplane build && go run ./peer -rounds $(or $(ROUNDS),3) $(if $(ALONE),-alone) $(if $(SCENE)$(ALONE),-scene '$(SCENE)',-out $(CURDIR)/docs/benchmarks/B14.md)
 
 .PHONY: questions
 questions: prerequisites ## The questions of docs/questions.md on real control planes, two minutes (a part of e2e).

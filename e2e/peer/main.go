@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,19 +17,41 @@ func main() {
 	rounds := flag.Int("rounds", 2, "turns of each side")
 	out := flag.String("out", "", "file that the page is written to; empty means stdout")
 	scale := flag.Float64("scale", 1, "part of the published size")
+	scene := flag.String("scene", "", "the only scene to play: burst, mix or day; empty means all")
+	alone := flag.Bool("alone", false, "play BigFleet's turns only")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *rounds, *scale, *out); err != nil {
+	if err := run(ctx, config{*rounds, *scale, *scene, *alone}, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "peer:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, scale float64, out string) (err error) {
+type config struct {
+	rounds int
+	scale  float64
+	scene  string
+	alone  bool
+}
+
+// scenes are those that are played.
+func (cfg config) scenes() ([]scene, error) {
+	all := scenes(cfg.scale)
+	if cfg.scene == "" {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(s scene) bool { return s.name == cfg.scene })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no scene %q: burst, mix, day", cfg.scene)
+	}
+	return all[i : i+1], nil
+}
+
+func run(ctx context.Context, cfg config, out string) (err error) {
 	types := catalogue()
-	karpenter, err := buildKarpenter(ctx)
+	played, err := cfg.scenes()
 	if err != nil {
 		return err
 	}
@@ -50,21 +73,28 @@ func run(ctx context.Context, rounds int, scale float64, out string) (err error)
 		return err
 	}
 	ours := &bigfleet{f}
-	theirs, err := newPeer(ctx, f, karpenter, types)
-	if err != nil {
-		return err
+	sides := []side{ours}
+	if !cfg.alone {
+		karpenter, err := buildKarpenter(ctx)
+		if err != nil {
+			return err
+		}
+		theirs, err := newPeer(ctx, f, karpenter, types)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, theirs)
 	}
 	if err := ours.stop(); err != nil {
 		return err
 	}
 	var all []figures
-	for round := range rounds {
-		order := []side{ours, theirs}
-		if round%2 == 1 {
-			order = []side{theirs, ours}
+	for round := range cfg.rounds {
+		if round > 0 {
+			slices.Reverse(sides)
 		}
-		for _, s := range order {
-			for _, scene := range scenes(scale) {
+		for _, s := range sides {
+			for _, scene := range played {
 				begun := time.Now()
 				got, err := play(ctx, c, s, scene, types)
 				if err != nil {
@@ -79,7 +109,7 @@ func run(ctx context.Context, rounds int, scale float64, out string) (err error)
 			}
 		}
 	}
-	text := page(all, scale)
+	text := page(all, cfg.scale)
 	if out == "" {
 		_, err = fmt.Print(text)
 		return err

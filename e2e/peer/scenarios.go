@@ -44,7 +44,7 @@ func scenes(scale float64) []scene {
 			{Name: "six", Replicas: n(50), CPU: "6", Memory: "8Gi"}, zoned,
 		}, nil},
 		{"day", []fixture.Workload{{Name: "web", Replicas: n(200), CPU: "1", Memory: "1Gi"}}, []step{
-			{"rollout", `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`, int(n(200)), calm},
+			{"rollout", `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`, int(n(200)), slow},
 			{"scale-down", fmt.Sprintf(`{"spec":{"replicas":%d}}`, few), int(few), slow},
 		}},
 	}
