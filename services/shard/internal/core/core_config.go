@@ -129,6 +129,7 @@ const (
 	blobMargin       = 10 * Second
 	breakerFailures  = 5
 	breakerWindow    = 60 * Second
+	breakerForgets   = 5 * Minute
 	fenceSlowPeriod  = 10 * Minute
 	fenceClassRetry  = Second
 	unknownThrottle  = 3

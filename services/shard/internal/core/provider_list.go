@@ -213,9 +213,7 @@ func (c *reconciler) listDone(e ListDone) {
 		p.Advanced = true
 	}
 	p.Cursor, p.Paged = e.Revision, p.Paged || e.Paged
-	if c.now-p.ListedAt > 2*c.cfg.ReconcileInterval {
-		p.Breaker.answered(c.shared)
-	}
+	p.Breaker.answered(c.shared, p, c.now-p.ListedAt > 2*c.cfg.ReconcileInterval)
 	p.ListedAt = c.now
 	p.NextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.Name, int(c.lists))
 	c.emit(Sample{Metric: MetricListDuration, Label1: p.Name, Label2: listMode(l.full), Value: e.Duration})

@@ -108,6 +108,45 @@ func TestTheReturnOfAProviderIsSeenByItsList(t *testing.T) {
 	}
 }
 
+// SHARD-14.12, OPS-9.5: the alert ShardBreakerOpen asks whether the breaker was not closed for ten minutes. It is not closed for as long as an outage lasts, also while
+// nobody needs the provider. An outage that is over does not keep it from closing because nobody does.
+func TestTheBreakerShowsAnOutageAndOnlyThat(t *testing.T) {
+	for _, lists := range []bool{false, true} {
+		t.Run(fmt.Sprint("Lists are answered ", lists), func(t *testing.T) {
+			w := twoProviders(t, 20)
+			shows := func() int { return w.c.pub.status().Providers[0].Breaker }
+			refuses := true
+			w.reply = func(x Command) (Code, bool) {
+				if x.Provider == "p" && refuses {
+					return CodeUnavailable, false
+				}
+				return CodeOK, true
+			}
+			w.dead["p"] = !lists
+			w.rollup("red", needs(0, 160)) // all there is
+			for shows() == 0 {
+				if w.run(Second); w.mono > Minute {
+					t.Fatal("the breaker does not open")
+				}
+			}
+			for n := range 20 * 60 {
+				if !lists && n == 60 {
+					w.rollup("red", nil) // nobody needs it
+				}
+				if w.run(Second); shows() == 0 {
+					t.Fatalf("the breaker is closed %d s after it opened", n)
+				}
+			}
+			refuses, w.dead["p"] = false, false
+			w.rollup("red", nil)
+			w.run(7 * Minute)
+			if n := shows(); n != 0 {
+				t.Errorf("the provider answers again since 7 minutes, and its breaker shows %d", n)
+			}
+		})
+	}
+}
+
 // SHARD-14.12: of many calls that are under way when a provider dies, those that fail after the breaker opened do not make its pause longer.
 func TestCallsUnderWayMakeNoPauseLonger(t *testing.T) {
 	w := twoProviders(t, 40)

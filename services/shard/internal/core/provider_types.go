@@ -190,11 +190,17 @@ func (b *breaker) done(c *shared, p *provider, hurt bool) {
 	}
 }
 
-// answered ends the pause: the provider answers again after a silence, and the next command decides.
-func (b *breaker) answered(c *shared) {
-	if b.Open && !b.Probing && c.now < b.Until {
+// answered takes a List that ended well. The first one after a silence ends the pause, and the next command decides. When nothing was asked of the provider for
+// long enough since, the breaker says nothing of it any more.
+func (b *breaker) answered(c *shared, p *provider, silent bool) {
+	switch {
+	case !b.Open || b.Probing:
+	case silent:
 		b.Until = c.now
 		c.timers.add(c.now+Millisecond, timerDispatch, "")
+	case c.now-b.Until > breakerForgets:
+		*b = breaker{}
+		c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: "Its breaker is closed again: the provider answers, and no command was needed since."})
 	}
 }
 
