@@ -109,7 +109,7 @@ func TestTheReturnOfAProviderIsSeenByItsList(t *testing.T) {
 }
 
 // SHARD-14.12, OPS-9.5: the alert ShardBreakerOpen asks whether the breaker was not closed for ten minutes. It is not closed for as long as an outage lasts, also while
-// nobody needs the provider. An outage that is over does not keep it from closing because nobody does.
+// no Need asks for the provider. After an outage it closes although none does.
 func TestTheBreakerShowsAnOutageAndOnlyThat(t *testing.T) {
 	for _, lists := range []bool{false, true} {
 		t.Run(fmt.Sprint("Lists are answered ", lists), func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestTheBreakerShowsAnOutageAndOnlyThat(t *testing.T) {
 			}
 			for n := range 20 * 60 {
 				if !lists && n == 60 {
-					w.rollup("red", nil) // nobody needs it
+					w.rollup("red", nil) // no Need asks for it
 				}
 				if w.run(Second); shows() == 0 {
 					t.Fatalf("the breaker is closed %d s after it opened", n)

@@ -82,7 +82,9 @@ func (t *Table) internLabels(list []Label) uint32 {
 	}
 	sortPairs(t.words)
 	id, isNew := t.labelSets.intern(t.words)
-	if !isNew {
+	if isNew {
+		t.walk(t.words)
+	} else {
 		for _, w := range t.words {
 			str.Release(w)
 		}

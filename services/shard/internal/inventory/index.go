@@ -36,7 +36,7 @@ func (t *Table) index(i Index, by int32) {
 		t.indexFree(i, k, by)
 	}
 	if r.sound() {
-		for _, top := range t.topology {
+		for _, top := range t.walked {
 			top.indexOwned(t, i, by)
 		}
 	}
@@ -88,7 +88,7 @@ func (t *Table) indexFree(i Index, k Pool, by int32) {
 	if k == SpeculativePool {
 		t.shapes.all[c.Shape].stock += by
 	}
-	for _, top := range t.topology {
+	for _, top := range t.walked {
 		top.index(t, i, k, by)
 	}
 	if r.flags&markedSome != 0 {

@@ -72,6 +72,7 @@ func (t *Table) overlaid(under, over uint32) uint32 {
 	sortPairs(words)
 	id, isNew := t.labelSets.intern(words)
 	if isNew { // a new set has a user of each of its symbols
+		t.walk(words)
 		for _, w := range words {
 			t.space.Strings.Intern(t.space.Strings.Text(w))
 		}

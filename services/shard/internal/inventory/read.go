@@ -159,6 +159,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	for i, top := range t.topology {
 		c.topology[i] = top.clone()
 	}
+	c.findTopologies()
 	for i := range c.release {
 		c.release[i] = t.release[i].clone()
 	}
@@ -168,7 +169,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 }
 
 func (top *Topology) clone() *Topology {
-	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue), byClass: top.byClass, log: slices.Clone(top.log),
+	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue), byClass: top.byClass, walked: top.walked, log: slices.Clone(top.log),
 		logBase: top.logBase}
 	for i := range c.Domains {
 		c.Domains[i].Owned = slices.Clone(top.Domains[i].Owned)

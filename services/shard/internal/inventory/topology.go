@@ -13,6 +13,7 @@ type Topology struct {
 	Domains []Domain // in no order; a domain stays until the key goes
 	byValue map[symbol.ID]int32
 	byClass bool           // every class has one value, so that the lists of classes are those of domains
+	walked  bool           // some set of labels has or had the key, or it is byClass
 	log     []DomainChange // the last changes
 	logBase uint64         // number of the first one
 }
@@ -94,7 +95,7 @@ func (d *Domain) RunStart(k Pool, class uint32) (chunk, pos int) {
 // SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten, but for up to spareKeys that machines have:
 // they may come again, and each would index all machines again.
 func (t *Table) SetTopologyKeys(keys []string) {
-	old := map[symbol.ID]*Topology{}
+	old := make(map[symbol.ID]*Topology, len(t.topology))
 	for _, top := range t.topology {
 		old[top.Key] = top
 	}
@@ -128,6 +129,27 @@ func (t *Table) SetTopologyKeys(keys []string) {
 	}
 	t.topology = next
 	t.fill(fresh)
+	t.findTopologies()
+}
+
+// findTopologies sets what finds topologies by their keys. Of all that clusters name together, few are those of machines.
+func (t *Table) findTopologies() {
+	t.topologyOf, t.walked = make(map[symbol.ID]*Topology, len(t.topology)), nil
+	for _, top := range t.topology {
+		if t.topologyOf[top.Key] = top; top.walked {
+			t.walked = append(t.walked, top)
+		}
+	}
+}
+
+// walk takes a new set of labels, with which machines may come into topologies in which none was.
+func (t *Table) walk(words []symbol.ID) {
+	for ; len(words) > 0; words = words[2:] {
+		if top := t.topologyOf[words[0]]; top != nil && !top.walked {
+			top.walked = true
+			t.walked = append(t.walked, top)
+		}
+	}
 }
 
 // worth reports whether a topology without demand is kept: machines are in it, and not each in a domain of its own.
@@ -143,7 +165,7 @@ func (t *Table) fill(fresh []*Topology) {
 	}
 	has := t.labelSets.some(keys)
 	for _, top := range fresh {
-		if top.byClass || has[top.Key] {
+		if top.walked = top.byClass || has[top.Key]; top.walked {
 			t.fillOne(top)
 		}
 	}
@@ -192,12 +214,7 @@ func (top *Topology) ByClass() bool { return top.byClass }
 
 // TopologyOf returns what is kept for a key, or nil.
 func (t *Table) TopologyOf(key symbol.ID) *Topology {
-	for _, top := range t.topology {
-		if top.Key == key {
-			return top
-		}
-	}
-	return nil
+	return t.topologyOf[key]
 }
 
 // Domain returns the position of a value in Domains.

@@ -15,6 +15,9 @@ import (
 // whole compares each topology with what the rows say: counts of free and of owned machines by class, and the order of pools.
 func whole(t *rapid.T, tab *Table) {
 	for _, top := range tab.topology {
+		if tab.topologyOf[top.Key] != top || len(top.Domains) > 0 && !slices.Contains(tab.walked, top) {
+			t.Fatalf("%s is not found", tab.space.Strings.Text(top.Key))
+		}
 		free, owned, pooled := map[[3]uint64]int32{}, map[[2]uint64]int32{}, map[[2]uint64][]Index{}
 		for i := range Index(tab.rows.n) {
 			r := tab.rows.at(i)
@@ -132,6 +135,25 @@ func TestTopologiesAreRemembered(t *testing.T) {
 		if n := len(tab.topology); n > spareKeys+1 {
 			t.Fatalf("%d topologies are kept", n)
 		}
+	}
+}
+
+// ENG-21.9: what a change of a machine costs does not depend on how many topology keys all clusters name together: those of machines are looked at. A key becomes
+// one of them with the first machine that has it.
+func TestTopologyKeysOfManyClusters(t *testing.T) {
+	tab := racks(10, 2)
+	var keys []string
+	for k := range 64 * 1000 {
+		keys = append(keys, fmt.Sprintf("example.com/k%05d", k))
+	}
+	tab.SetTopologyKeys(append(keys, "label00"))
+	if n := len(tab.walked); n != 1 {
+		t.Errorf("a change of a machine looks at %d topologies; machines have one of the keys", n)
+	}
+	tab.Put(Machine{ID: "new", State: Idle, Provider: "p", Labels: []Label{{Key: keys[7], Value: "v"}}})
+	id, _ := tab.space.Strings.Find(keys[7])
+	if top := tab.TopologyOf(id); len(tab.walked) != 2 || len(top.Domains) != 1 || top.Domains[0].Pools[IdlePool].n != 1 {
+		t.Errorf("a machine with another of the keys is not in its topology: %+v", top)
 	}
 }
 
