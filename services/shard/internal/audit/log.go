@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
@@ -60,12 +57,11 @@ type Log struct {
 	records [][]byte
 	first   int64
 	last    int64
-	lines   *os.File
+	lines   lines
 	asked   atomic.Bool // a checkpoint is on its way
 	broken  bool        // the last write failed; the next segment begins with a checkpoint
 	retry   retry
-	states  states // made beside the writing
-	reopen  atomic.Bool
+	states  states   // made beside the writing
 	damaged sync.Map // paths of segments that readers found damaged; at most all of them
 }
 
@@ -187,7 +183,7 @@ func (l *Log) Sync(limit time.Duration) {
 }
 
 // Reopen makes the JSON lines go to a new file, after the old one was renamed (SHARD-28.8).
-func (l *Log) Reopen() { l.reopen.Store(true) }
+func (l *Log) Reopen() { l.lines.reopen.Store(true) }
 
 // Run writes until ctx ends and then flushes. A failing disk is an error: the caller starts Run again after a pause.
 func (l *Log) Run(ctx context.Context) (err error) {
@@ -236,9 +232,7 @@ func (l *Log) take(e entry) error {
 		return l.flush(true)
 	}
 	if e.record != nil && l.cfg.Lines != "" {
-		if err := l.line(e.record); err != nil {
-			return err
-		}
+		l.line(e.record)
 	}
 	if l.cfg.Dir == "" {
 		return nil
@@ -407,39 +401,8 @@ func (l *Log) close() error {
 		err = l.file.Close()
 		l.file = nil
 	}
-	if l.lines != nil {
-		_ = l.lines.Close()
-		l.lines = nil
-	}
+	l.lines.close()
 	return err
-}
-
-// line appends a record to the JSON lines.
-func (l *Log) line(r *core.Record) error {
-	if l.reopen.Swap(false) && l.lines != nil {
-		_ = l.lines.Close()
-		l.lines = nil
-	}
-	if l.lines == nil {
-		f, err := os.OpenFile(l.cfg.Lines, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return fmt.Errorf("audit log: %w", err)
-		}
-		l.lines = f
-	}
-	raw, err := protojson.Marshal(convert.Record(r, l.cfg.Shard))
-	if err != nil {
-		return err
-	}
-	var one json.RawMessage = raw // protojson varies its spacing on purpose; lines are compact
-	compact, err := json.Marshal(one)
-	if err != nil {
-		return err
-	}
-	if _, err = l.lines.Write(append(compact, '\n')); err != nil {
-		return fmt.Errorf("audit log: %w", err)
-	}
-	return nil
 }
 
 // prune removes the oldest segments beyond the retention and the size (SHARD-28.3). The one being written stays.

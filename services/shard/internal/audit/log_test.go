@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -235,6 +236,49 @@ func TestJSONLines(t *testing.T) {
 				t.Errorf("%s holds %q", f, line)
 			}
 		}
+	}
+}
+
+// SHARD-28.8: a file of --audit-log that cannot be written, because its disk is full or its directory is gone, costs lines of it and nothing of the decision log. When it can be
+// written again, each line is whole.
+func TestAFullDiskOfTheAuditLogCostsNoDecisionLog(t *testing.T) {
+	for _, at := range []string{"/dev/full", filepath.Join(t.TempDir(), "missing", "audit.jsonl")} {
+		t.Run(at, func(t *testing.T) {
+			dir, said := t.TempDir(), &bytes.Buffer{}
+			h := newHistory(t, dir, func(c *Config) { c.Lines, c.Log = at, slog.New(slog.NewTextHandler(said, nil)) })
+			h.begin()
+			h.live(20)
+			if err := h.stop(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Replay{Dir: dir}.Run(t.Context())
+			if err != nil || got.Lost != 0 || got.Core.StateDigest() != h.core.StateDigest() {
+				t.Errorf("the decision log: %+v, %v", got, err)
+			}
+			if n := strings.Count(said.String(), "--audit-log cannot be written"); n != 1 {
+				t.Errorf("said %d times: %s", n, said)
+			}
+			if h.errors.Load() == 0 {
+				t.Error("nothing was counted")
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := New(Config{Lines: file, Shard: "s", Log: slog.New(slog.DiscardHandler), OnError: func() {}})
+	l.line(&core.Record{Detail: "one"})
+	torn, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lines.close()
+	l.lines.file, l.lines.torn = torn, true // a part of a line was written before the disk was full
+	l.line(&core.Record{Detail: "two"})
+	l.lines.at = time.Time{}
+	l.line(&core.Record{Detail: "three"})
+	l.lines.close()
+	raw, err := os.ReadFile(file)
+	if text := string(raw); err != nil || strings.Count(text, "\n{") != 1 || !strings.Contains(text, "three") || strings.Contains(text, "two") || l.lines.lost != 0 {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 
