@@ -63,9 +63,9 @@ type Table struct {
 	topology         []*Topology
 	topologyOf       map[symbol.ID]*Topology
 	walked           []*Topology // those that a machine may be in: each change of a machine looks at them
-	release          [2]List // by hold clock: on-demand, spot
-	inFlight         List    // in flight, by id
-	held             List    // owned, Idle or Speculative, without promise, with a mark; by id
+	release          [2]List     // by hold clock: on-demand, spot
+	inFlight         List        // in flight, by id
+	held             List        // owned, Idle or Speculative, without promise, with a mark; by id
 	counts           [states]int
 	billed           wide
 	clusterLog       clusterLog
