@@ -30,7 +30,7 @@ var choices = map[string][]string{
 	"output": output.Formats(), "state": values("MACHINE_STATE_", pb.MachineState_name), "flag": values("MACHINE_FLAG_", pb.MachineFlag_name),
 	"kind": {"bootstrap", "provision", "preempt", "reclaim", "delete"}, "fail-on": {"preempt", "reclaim", "delete", "provision", "bootstrap", "unmet"},
 	"by": {"cluster", "priority", "provider", "type", "capacity", "zone", "penalty"}, "mode": {"on", "dry-run", "off"}, "unowned": {"default-owner", "auto-assign"},
-	"max-tier": {"1", "2", "3"}, "reason": values("UNMET_REASON_", pb.UnmetReason_name), // of `get needs`; a reason for a change is anybody's own words
+	"max-tier": values("MOVE_TIER_", pb.MoveTier_name), "reason": values("UNMET_REASON_", pb.UnmetReason_name), // of `get needs`; a reason for a change is anybody's own words
 }
 
 // values are the short forms of an enum, without its zero.

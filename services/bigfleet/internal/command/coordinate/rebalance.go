@@ -3,6 +3,7 @@ package coordinate
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func rebalanceStatus(ctx context.Context, a *app.App) error {
 		return a.Format.Message(a.Out, got)
 	}
 	p := got.GetPolicy()
-	_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
+	_, err = fmt.Fprintf(a.Out, "mode %s, moves up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
 		output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func rebalanceStatus(ctx context.Context, a *app.App) error {
 	for _, s := range p.GetAgeGatesSeconds() {
 		gates = append(gates, (time.Duration(s) * time.Second).String())
 	}
-	_, err = fmt.Fprintf(a.Out, "a shortfall triggers moves of tier 1, 2 and 3 after %s; a shard donates at most %g%% of its machines in one sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
+	_, err = fmt.Fprintf(a.Out, "a shortfall triggers moves of tier idle, quota and drain after %s; a shard donates at most %g%% of its machines in one sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func sayWaiting(a *app.App, w *bigfleetv1alpha1.WaitingShortfall) error {
 // rebalance is what a command line says of the policy; what it does not say stays as it is.
 type rebalance struct {
 	mode     string
-	tier     int32
+	tier     string
 	open     int32
 	donorCap float64
 	gates    []time.Duration
@@ -95,8 +96,8 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 	var given *pflag.FlagSet
 	o := order{
 		use: "set", args: 0, short: "Change the rebalancer's policy",
-		long: "The rebalancer moves machines to a shard whose needs are unmet. Moves of tier 1 are of idle machines and those of tier 2 of machines available\n" +
-			"to buy: both disturb no workload. A move of tier 3 drains machines of lower priority first. Settings without a flag stay unchanged.", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
+		long: "The rebalancer moves machines to a shard whose needs are unmet. Moves of tier idle are of idle machines, and those of tier quota of machines\n" +
+			"available to buy: both disturb no workload. A move of tier drain drains machines of lower priority first. Settings without a flag stay unchanged.", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier quota",
 		says: func([]string) string {
 			var out []string
 			for _, name := range rebalanceFlags {
@@ -121,10 +122,10 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 	c := o.command(a)
 	given = c.Flags()
 	given.StringVar(&want.mode, "mode", "", "on, dry-run or off")
-	given.Int32Var(&want.tier, "max-tier", 0, "highest tier of moves, 1 to 3; 0 means the default")
+	given.StringVar(&want.tier, "max-tier", "", "highest tier of moves: idle, quota or drain; 0 means the default")
 	given.Int32Var(&want.open, "max-open", 0, "maximum number of open moves; 0 means the default")
 	given.Float64Var(&want.donorCap, "donor-cap", 0, "largest fraction of a shard's machines that it donates in one sweep, up to 1; 0 means the default")
-	given.DurationSliceVar(&want.gates, "age-gates", nil, "age of a shortfall that triggers moves of tier 1, 2 and 3, for example 60s,60s,3m; 0 means the default")
+	given.DurationSliceVar(&want.gates, "age-gates", nil, "age of a shortfall that triggers moves of tier idle, quota and drain, for example 60s,60s,3m; 0 means the default")
 	c.MarkFlagsOneRequired(rebalanceFlags...)
 	return c
 }
@@ -139,10 +140,11 @@ func (r rebalance) over(p *bigfleetv1alpha1.RebalancePolicy, given *pflag.FlagSe
 		p.Mode = bigfleetv1alpha1.RebalanceMode(n)
 	}
 	if given.Changed("max-tier") {
-		if _, known := bigfleetv1alpha1.MoveTier_name[r.tier]; !known {
-			return exit.Usagef("--max-tier %d: it must be 1 to 3, or 0 for the default", r.tier)
+		tier, err := tierOf(r.tier)
+		if err != nil {
+			return err
 		}
-		p.MaxTier = bigfleetv1alpha1.MoveTier(r.tier)
+		p.MaxTier = tier
 	}
 	if given.Changed("max-open") {
 		p.MaxOpenMoves = r.open
@@ -163,4 +165,16 @@ func (r rebalance) over(p *bigfleetv1alpha1.RebalancePolicy, given *pflag.FlagSe
 		}
 	}
 	return nil
+}
+
+// tierOf reads a tier as it is shown, or by its number.
+func tierOf(said string) (bigfleetv1alpha1.MoveTier, error) {
+	if n, known := bigfleetv1alpha1.MoveTier_value["MOVE_TIER_"+strings.ToUpper(said)]; known && n != 0 {
+		return bigfleetv1alpha1.MoveTier(n), nil
+	}
+	n, err := strconv.ParseInt(said, 10, 32)
+	if _, known := bigfleetv1alpha1.MoveTier_name[int32(n)]; err != nil || !known {
+		return 0, exit.Usagef("--max-tier %s is unknown: use idle, quota or drain", said)
+	}
+	return bigfleetv1alpha1.MoveTier(n), nil
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		r.fail("shards", "Use --shard host:port to check one shard without the coordinator", "they cannot be listed: %s", shortReason(err))
 		return nil
 	}
-	providers := map[string]bool{}
+	providers := map[string]string{} // name by address
 	for _, s := range shards {
 		if !endpoint(ctx, a, r, "shard "+s.Label(), s.Address, identity.Shard) {
 			continue
@@ -57,12 +58,13 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		recorded.identity(r, s, st)
 		runs.Add("shard "+st.GetShardId(), st.GetVersion())
 		for _, p := range st.GetProviders() {
-			providers[p.GetAddress()] = true
+			providers[p.GetAddress()] = cmp.Or(p.GetName(), p.GetAddress())
 		}
 	}
 	for _, address := range slices.Sorted(maps.Keys(providers)) {
-		if endpoint(ctx, a, r, "provider "+address, address, "") {
-			provider(ctx, a, f, r, address)
+		about := "provider " + providers[address]
+		if endpoint(ctx, a, r, about, address, "") {
+			provider(ctx, a, f, r, about, address)
 		}
 	}
 	claims(ctx, f, r, shards, runs)

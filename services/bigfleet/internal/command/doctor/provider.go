@@ -20,8 +20,7 @@ const sampleMax = 200
 const unlikely = "bigfleet-doctor-asks-for-a-machine-that-does-not-exist"
 
 // provider looks at what a shard would stumble over, without changing anything. The full suite is `bigfleet provider conformance`.
-func provider(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, address string) {
-	about := "provider " + address
+func provider(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, about, address string) {
 	p, err := f.Provider(address)
 	if err != nil {
 		r.fail(about, "", "%v", err)

@@ -99,7 +99,7 @@ func (g answer) show(a *app.App, addr string) error {
 		fmt.Sprintf("version    %s", output.Dash(g.GetVersion())),
 		fmt.Sprintf("machines   %d", g.GetMachines()),
 		fmt.Sprintf("mutations  %s", paused(g.GetMutations())),
-		fmt.Sprintf("readiness  %s", output.Dash(g.GetReadinessMode())),
+		fmt.Sprintf("readiness  %s", readiness(g.GetReadinessMode())),
 		fmt.Sprintf("delete     %s", deletes(g.GetDeletable())),
 		fmt.Sprintf("store      %s", output.Dash(g.GetStoreId())),
 		fmt.Sprintf("started    %s", output.Time(g.GetStartedAtUnixNanos())),
@@ -115,6 +115,19 @@ func paused(m bigfleetv1alpha1.MutationMode) string {
 		return "paused by an operator"
 	}
 	return "served"
+}
+
+// readiness says when a provider calls a machine configured.
+func readiness(mode string) string {
+	switch mode {
+	case "nodes":
+		return "checked in the cluster: the Node must be Ready"
+	case "substrate":
+		return "as its infrastructure reports it"
+	case "none":
+		return "not checked"
+	}
+	return output.Dash(mode)
 }
 
 func deletes(classes []bigfleetv1alpha1.CapacityType) string {

@@ -59,7 +59,7 @@ func serve(t *testing.T) string {
 func TestPing(t *testing.T) {
 	addr := serve(t)
 	code, out, message := run(t, "ping", addr, "--wait", "30s")
-	for _, want := range []string{"Provider acme answers at " + addr, "v1.2.3", "machines   400", "mutations  served", "readiness  substrate", "on-demand"} {
+	for _, want := range []string{"Provider acme answers at " + addr, "v1.2.3", "machines   400", "mutations  served", "readiness  as its infrastructure reports it", "on-demand"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s%s", want, out, message)
 		}
