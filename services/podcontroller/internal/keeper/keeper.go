@@ -64,7 +64,7 @@ type Keeper struct {
 	nodes        map[string]*corev1.Node
 	claimed      map[string]string       // UpcomingNode -> the Node that it names
 	claims       map[string]int          // Node -> UpcomingNodes that name it
-	foreignNodes map[string]struct{}     // Nodes that no machine stands behind, for certain
+	foreignNodes map[string]struct{}     // Nodes that no machine is known to stand behind
 	objects      map[types.UID][]*Object // by UID of the Pod; more than one only if something went wrong
 	created      map[types.UID]*Object   // written by us, not in the cache yet
 	notified     map[types.UID]uint64    // hash of what was last counted and notified for a Pod
@@ -208,11 +208,10 @@ func (k *Keeper) foreign(n *corev1.Node) bool {
 	return k.claims[n.Name] == 0
 }
 
-// judge notes whether a Node is certainly one of the cluster's own. The caller holds the lock.
+// judge notes whether a Node may be one of the cluster's own, however young: a pending Pod may fit on it. The caller holds the lock.
 func (k *Keeper) judge(node string) {
-	n := k.nodes[node]
 	delete(k.foreignNodes, node)
-	if n != nil && k.foreign(n) && time.Since(n.CreationTimestamp.Time) >= joinGrace {
+	if n := k.nodes[node]; n != nil && k.foreign(n) {
 		k.foreignNodes[node] = struct{}{}
 	}
 }

@@ -385,6 +385,11 @@ func TestForeignNodes(t *testing.T) {
 		}
 		pod("early", "", false)
 		expect("a cluster without nodes of its own does not wait", "early", OutcomeCreated)
+		node("own", "", time.Second)
+		pod("soon", "", false)
+		expect("it may fit on a Node that has just joined", "soon", OutcomeWaiting)
+		pod("soon", "own", false)
+		expect("it fits there", "soon", OutcomeForeign)
 		node("own", "", time.Hour)
 		node("ours", "m1", time.Hour)
 		pod("runs", "own", false)

@@ -43,14 +43,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// turnOver shows that Run lives and that the lock is free, and judges Nodes again that were too young.
+// turnOver shows that Run lives and that the lock is free.
 func (k *Keeper) turnOver() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	begin(&k.lastTurn)
-	for name := range k.nodes { // young ones have grown up
-		k.judge(name)
-	}
 }
 
 func (k *Keeper) work(ctx context.Context, began *atomic.Int64) {
