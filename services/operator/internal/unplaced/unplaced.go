@@ -88,7 +88,7 @@ func (w Watcher) Run(ctx context.Context) error {
 const ReasonFragmented = "CapacityFragmented"
 
 const fragmentedMessage = "The machines for Pods like this one have enough capacity in total, but no single node has enough left, because other Pods use it. " +
-	"BigFleet adds capacity for it when every machine on the way is Ready, unless it must share a topology domain with other Pods."
+	"BigFleet adds capacity for it when every machine on the way is Ready; for Pods that share a topology domain, as far as that has free machines."
 
 // ReasonNotHelped is the reason of the event on Pods that wait for what no machine solves (OP-14.3).
 const ReasonNotHelped = "CapacityDoesNotHelp"

@@ -6,8 +6,10 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Headroom is how many units a need gets beyond what it asks for (ENG-11.16, 11.17). kube-scheduler may spread small Pods over
@@ -113,7 +115,7 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 	for i := range b.Needs {
 		n, k := &b.Needs[i], b.Needs[i].RowKey()
 		since, known := e.since[k]
-		if !known || n.Form.Same != nil || !e.allThere(k) && now-since < p.StuckAfter {
+		if !known || !e.allThere(k) && now-since < p.StuckAfter {
 			continue
 		}
 		asked := unitsOf(n)
@@ -127,6 +129,9 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 				continue
 			}
 			more, again = min(more, 1), 1
+		}
+		if n.Form.Same != nil {
+			more = freeBeside(w, b, int32(i), more)
 		}
 		if more > 0 {
 			if x.rows == nil {
@@ -159,6 +164,57 @@ func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
 		}
 	}
 	return sum.units()
+}
+
+// freeBeside is how many units of a gang the free machines of its domain hold, at most so many. With more than that its domain cannot hold
+// the gang, which would look for another one and be bought again there.
+func freeBeside(w *engine.World, b *engine.Block, row int32, most int64) (units int64) {
+	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
+	key, _ := w.Space.Strings.Find(n.Form.Same.Key)
+	domain, known := domainOf(w, b, row, key)
+	if cl == nil || !known {
+		return 0
+	}
+	inv, m := w.Inventory, match.NewMatcher(n.Form, w.Inventory)
+	for class := range uint32(inv.Classes()) {
+		c := inv.Class(class)
+		if c.Serial == 0 || !m.Matches(inv, class) {
+			continue
+		}
+		each := unitsOn(w, class, cl, n)
+		for k := 0; each > 0 && k < len(c.Pools); k++ {
+			for _, chunk := range c.Pools[k].Chunks() {
+				for _, i := range chunk {
+					if v, has := inv.Value(i, key); has && v == domain && !inv.WithheldFrom(i, b.Cluster) {
+						units = resource.AddSat(units, each)
+					}
+					if units >= most {
+						return most
+					}
+				}
+			}
+		}
+	}
+	return units
+}
+
+// domainOf is the domain of a gang: the one that it chose, or the one of a machine that it is on, if it fits one.
+func domainOf(w *engine.World, b *engine.Block, row int32, key symbol.ID) (symbol.ID, bool) {
+	if d := b.Domain(row); d != "" {
+		return w.Space.Strings.Find(d)
+	}
+	row = effectiveRow(b, row)
+	for _, c := range b.Claims {
+		if c.Row == row {
+			return w.Inventory.Value(c.Machine, key)
+		}
+	}
+	for _, s := range b.Shares {
+		if s.Row == row {
+			return w.Inventory.Value(s.Machine, key)
+		}
+	}
+	return 0, false
 }
 
 // forget drops the headroom of rows that are gone, and computes that of the others again.

@@ -124,7 +124,7 @@ func (r gangRow) folds(cl *clusterState) bool { return cl.needs[cl.rowNeed[r.row
 func (f *folding) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow) {
 	n := &cl.d.Needs[row]
 	g := gangRow{row: int32(row)}
-	if n.Aggregate.IsZero() || cl.begun[row] || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
+	if n.Aggregate.IsZero() || cl.begun[row] || cl.d.HeadroomOf(row) > 0 || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
 		return false, g
 	}
 	last := &x.fold.last

@@ -453,10 +453,14 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 	w.Demand.SetHolds(c.name, func(n *demand.Need) demand.Hold { return held[n.RowKey()] })
 	w.Demand.SetUnplaced(c.name, func(n *demand.Need) bool { return marked[n.RowKey()] })
 	w.Demand.SetHeadroom(c.name, func(n *demand.Need) int64 {
-		if n.Form.Same != nil || n.MinUnit.IsZero() {
+		switch units := room[n.RowKey()]; {
+		case n.MinUnit.IsZero():
 			return 0
+		case n.Form.Same != nil:
+			return max(0, units)
+		default:
+			return units
 		}
-		return room[n.RowKey()]
 	})
 }
 

@@ -309,3 +309,43 @@ func TestWhatIsServedElsewhereIsNotBoughtAgain(t *testing.T) {
 		}
 	})
 }
+
+// ENG-11.16: Pods that share a topology domain get room in that domain, as far as it has free machines: a gang with more than its domain
+// can hold would be bought again in another one.
+func TestRoomOfAGangIsInItsDomain(t *testing.T) {
+	for name, c := range map[string]struct {
+		gang           string
+		reported, want int64
+		buys           string
+	}{
+		"one Pod":                           {"need red/near cpu=12 unit=cpu:6 same=zone\nmachine m3 zone=a configured=red for=near cpu=8 node=ready", 1, 1, "s1"},
+		"more Pods than the zone has rooms": {"need red/near cpu=12 unit=cpu:6 same=zone\nmachine m3 zone=a configured=red for=near cpu=8 node=ready", 3, 1, "s1"},
+		"it fits one machine":               {"need red/near cpu=6 unit=cpu:6 same=zone", 1, 1, "s1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(`
+				cluster red reports
+				` + c.gang + `
+				need red/small cpu=4 unit=cpu:1
+				machine m1 zone=a configured=red for=near cpu=8 node=ready
+				machine m2 zone=a configured=red for=small cpu=8 node=ready
+				machine s1 zone=a cpu=8 price=3 speculative
+				machine s2 zone=b cpu=32 price=1 speculative
+				machine s3 zone=c cpu=8 price=1 speculative`)
+			r.plan(1000, "near")
+			r.report(map[string]int64{"near": c.reported})
+			if got := r.plan(1000, "near"); got != c.want {
+				t.Fatalf("room for %d Pods, want %d", got, c.want)
+			}
+			r.now++
+			result := planner.Plan(engine.Input{World: r.w})
+			var buys []string
+			for _, a := range result.Actions {
+				buys = append(buys, r.w.Inventory.ID(a.Machine))
+			}
+			if got := strings.Join(buys, " "); got != c.buys {
+				t.Errorf("acts on %q, want %q", got, c.buys)
+			}
+		})
+	}
+}

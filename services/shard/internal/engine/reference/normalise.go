@@ -31,7 +31,7 @@ func (n normalising) normalise() {
 				d.Elsewhere = d.MinUnit.Times(-room).Min(d.Aggregate) // ENG-11.18
 				d.Aggregate = d.Aggregate.Sub(d.Elsewhere)
 			}
-			if d.Form.Same == nil || !n.Foldable(c, &d.Need) {
+			if d.Form.Same == nil || c.HeadroomOf(i) > 0 || !n.Foldable(c, &d.Need) {
 				c.normalised = append(c.normalised, d)
 				continue
 			}
