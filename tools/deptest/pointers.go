@@ -21,6 +21,7 @@ type Pointers struct {
 	records  map[string]bool // numbers of docs/adr
 	clauses  map[string]bool // ENG-13.10, COORD-21.7
 	targets  map[string]bool // of the Makefile
+	tests    map[string]bool // functions of tests
 }
 
 var (
@@ -33,6 +34,8 @@ var (
 	clauseRef    = regexp.MustCompile(`\b(WIRE|ENG|SHARD|PROV|COORD|OP|OPS)-([PS]?[0-9]+(?:\.[0-9]+)*)[a-z]?`)
 	makeRef      = regexp.MustCompile("(?m)(?:`|^ *)make ([a-z][a-z-]+)(?:`|$|  | [A-Z#])")
 	makeTarget   = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	testRef      = regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
 	heading      = regexp.MustCompile(`^#+ .*`)
 	notInAnchor  = regexp.MustCompile(`[^\w -]`)
 
@@ -53,7 +56,7 @@ var built = []string{"gen/ts/node_modules"}
 func NewPointers(dir string, files []string) (*Pointers, error) {
 	p := &Pointers{
 		dir: dir, files: files, exists: map[string]bool{}, suffixes: map[string]bool{}, bases: map[string]bool{},
-		records: map[string]bool{}, clauses: map[string]bool{}, targets: map[string]bool{},
+		records: map[string]bool{}, clauses: map[string]bool{}, targets: map[string]bool{}, tests: map[string]bool{},
 	}
 	for _, name := range files {
 		p.bases[path.Base(name)] = true
@@ -73,6 +76,14 @@ func NewPointers(dir string, files []string) (*Pointers, error) {
 				return nil, err
 			}
 			p.define(areas[strings.TrimSuffix(base, ".md")], string(text))
+		case strings.HasSuffix(name, "_test.go"):
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range testFunction.FindAllStringSubmatch(string(text), -1) {
+				p.tests[m[1]] = true
+			}
 		case name == "Makefile":
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
@@ -160,6 +171,11 @@ func (p *Pointers) CheckText(name, text string) []string {
 	each(clauseRef, 0, func(at int, found string) {
 		if !p.clauses[strings.TrimRight(found, "abcdefghijklmnopqrstuvwxyz")] {
 			report(at, "docs/spec has no clause %s", found)
+		}
+	})
+	each(testRef, 1, func(at int, found string) {
+		if !p.tests[found] {
+			report(at, "no test is named %s", found)
 		}
 	})
 	if path.Ext(name) == ".md" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every path, link, clause, record and make target that a text of this repository names exists.
+// Every path, link, clause, record, test and make target that a text of this repository names exists.
 func TestPointersLeadSomewhere(t *testing.T) {
 	p := pointers(t)
 	found, err := p.Check()
@@ -30,6 +30,7 @@ func TestPointerCheckBites(t *testing.T) {
 		"`phase9.go`":                                   "a.md:1: no file is named phase9.go",
 		"ADR 9999 and adr/9998":                         "a.md:1: docs/adr has no record 9999\na.md:1: docs/adr has no record 9998",
 		"ENG-13.99, COORD-21.7, ENG-S1, SHARD-33.5.1":   "a.md:1: docs/spec has no clause ENG-13.99",
+		"`TestNowhere`, `TestPointerCheckBites`":        "a.md:1: no test is named TestNowhere",
 		"`make everything`":                             "a.md:1: the Makefile has no target everything",
 		"[a](https://example.com/x), services/*/doc.go": "",
 		"[a](docs/) `make test` ENG-9.4a docs/adr/0070": "",
