@@ -1,7 +1,9 @@
 package deptest
 
 import (
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,6 +42,7 @@ func TestClauseMapIsComplete(t *testing.T) {
 	p := pointers(t)
 	page := read(t, "docs/clauses.md")
 	bases := map[string]string{"shard": "services/shard/", "coordinator": "services/coordinator/"}
+	clauses := map[string]string{"shard": "SHARD", "provider": "PROV", "coordinator": "COORD", "operator": "OP", "operations": "OPS"}
 	for spec, without := range map[string]string{"shard": "", "provider": "", "coordinator": "20", "operator": "20", "operations": "15"} {
 		_, table, found := strings.Cut(page, "(spec/"+spec+".md) | Code |\n|---|---|\n")
 		if !found {
@@ -54,9 +57,6 @@ func TestClauseMapIsComplete(t *testing.T) {
 				t.Errorf("a row without sections: %s", row)
 				continue
 			}
-			for _, n := range strings.Split(numbers[1], ", ") {
-				known[n] = true
-			}
 			paths := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1)
 			if len(paths) == 0 {
 				t.Errorf("section %s leads to no code", numbers[1])
@@ -66,6 +66,13 @@ func TestClauseMapIsComplete(t *testing.T) {
 					t.Errorf("section %s of %s leads to %s, which does not exist", numbers[1], spec, f[1])
 				}
 			}
+			for _, n := range strings.Split(numbers[1], ", ") {
+				known[n] = true
+				rules := strings.Contains(read(t, "docs/spec/"+spec+".md"), "- **"+clauses[spec]+"-"+n+".") && !ofTheWhole[clauses[spec]+"-"+n]
+				if rules && !cited(t, clauses[spec], n, paths, bases[spec]) {
+					t.Errorf("no file that section %s of %s leads to cites %s-%s: it is not where the section's rules are", n, spec, clauses[spec], n)
+				}
+			}
 		}
 		for _, m := range regexp.MustCompile(`(?m)^## (\d+)\. `).FindAllStringSubmatch(read(t, "docs/spec/"+spec+".md"), -1) {
 			if !known[m[1]] {
@@ -73,4 +80,25 @@ func TestClauseMapIsComplete(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ofTheWhole are sections whose clauses are about all tests and all pages, so that no single place cites them.
+var ofTheWhole = map[string]bool{"OPS-11": true, "OPS-12": true}
+
+// cited reports whether one of the places that a row names, or a test beside it, cites a clause of the section.
+func cited(t *testing.T, clause, section string, places [][]string, base string) bool {
+	t.Helper()
+	cites := regexp.MustCompile(`\b` + clause + `-(?:[0-9.]+[a-z]?, )*` + section + `\b`)
+	for _, name := range trackedFiles(t) {
+		if !slices.Contains([]string{".go", ".proto", ".yaml"}, path.Ext(name)) {
+			continue
+		}
+		for _, place := range places {
+			at := strings.TrimSuffix(place[1], ".go")
+			if (strings.HasPrefix(name, at) || strings.HasPrefix(name, base+at)) && cites.MatchString(read(t, name)) {
+				return true
+			}
+		}
+	}
+	return false
 }

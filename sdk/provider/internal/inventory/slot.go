@@ -31,7 +31,8 @@ var hashSeed = maphash.MakeSeed()
 
 func (r *Inventory) shard(id string) int { return int(maphash.String(hashSeed, id) % shardCount) }
 
-// Acquire locks the slot of an id. An unknown id gets a slot too; it vanishes with Release unless a mark was stored.
+// Acquire locks the slot of an id: calls for one machine follow each other, and those for others do not wait (PROV-13.1 to 13.4). An unknown
+// id gets a slot too; it vanishes with Release unless a mark was stored.
 func (r *Inventory) Acquire(id string) *Slot {
 	shard := &r.shards[r.shard(id)]
 	shard.Lock()
