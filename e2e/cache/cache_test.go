@@ -24,21 +24,21 @@ func TestRootFollowsTheEnvironment(t *testing.T) {
 	}
 }
 
-// One holder at a time; a waiter is told once, gives up with its context, and gets the lock after release.
+// One holder at a time; a waiter is notified once, gives up with its context, and gets the lock after release.
 func TestLockExcludes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "entry.lock")
-	release, err := cache.Lock(t.Context(), path, func() { t.Error("waited for a lock that nobody holds") })
+	release, err := cache.Lock(t.Context(), path, func() { t.Error("waited for a lock that is free") })
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	told := 0
-	if _, err := cache.Lock(ctx, path, func() { told++; cancel() }); !errors.Is(err, context.Canceled) {
+	calls := 0
+	if _, err := cache.Lock(ctx, path, func() { calls++; cancel() }); !errors.Is(err, context.Canceled) {
 		t.Fatalf("second Lock: %v; want context canceled", err)
 	}
-	if told != 1 {
-		t.Fatalf("waiting was called %d times, want once", told)
+	if calls != 1 {
+		t.Fatalf("waiting was called %d times, want once", calls)
 	}
 
 	got := make(chan error, 1)

@@ -336,7 +336,7 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// OP-16.2: who views a namespace reads its requests, who edits it writes them; nobody gets the operator's own objects to write.
+// OP-16.2: who views a namespace reads its requests, who edits it writes them; neither may write the operator's own objects.
 func TestRightsOfPeople(t *testing.T) {
 	got := map[string][]string{}
 	for doc := range strings.SplitSeq(string(render(t, releases()["operator"])), "\n---\n") {

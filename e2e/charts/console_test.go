@@ -45,7 +45,7 @@ func argOf(t testing.TB, args []string, flag string) string {
 	return ""
 }
 
-// OPS-6.1, 7.3: as it comes, the console is reached by nobody but who may forward ports, reads with a certificate of its own, has no token, and
+// OPS-6.1, 7.3: as it comes, only users who may forward ports reach the console, reads with a certificate of its own, has no token, and
 // keeps the restricted level. What opens it says who may come in.
 func TestConsoleIsClosedUntilItIsOpened(t *testing.T) {
 	out := render(t, consoleRelease(""))

@@ -180,13 +180,13 @@ func issued(t *testing.T, pod string) map[string][]byte {
 	return map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca.PEM()}
 }
 
-// OPS-8.4: who installs several shards is told who can read the keys of all of them, and what changes it.
+// OPS-8.4: the notes for an installation of several shards say who can read the keys of all of them, and what changes it.
 func TestNotesSayWhoReadsKeys(t *testing.T) {
 	chart := withNotes(t)
 	const one, csi = "provider: {addr: \"" + cloud + "\"}", "tls: {csi: true, issuerRef: {name: fleet}}"
-	for shard, told := range map[string]bool{one: false, "replicas: 2, " + one: true, "replicas: 2, " + one + ", " + csi: false} {
-		if notes := string(render(t, Release{Chart: chart, Name: "eu", Namespace: "fleet", Values: noBoards + "shard: {" + shard + "}\n"})); strings.Contains(notes, "shard.tls.csi=true") != told {
-			t.Errorf("%s: told %v", shard, !told)
+	for shard, warned := range map[string]bool{one: false, "replicas: 2, " + one: true, "replicas: 2, " + one + ", " + csi: false} {
+		if notes := string(render(t, Release{Chart: chart, Name: "eu", Namespace: "fleet", Values: noBoards + "shard: {" + shard + "}\n"})); strings.Contains(notes, "shard.tls.csi=true") != warned {
+			t.Errorf("%s: the notes warn: %v", shard, !warned)
 		}
 	}
 }

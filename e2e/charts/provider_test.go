@@ -198,7 +198,7 @@ func TestProviderDefaults(t *testing.T) {
 		case c.ReadinessProbe == nil || c.LivenessProbe == nil || c.StartupProbe == nil || s.Spec.Template.Annotations["checksum/config"] == "":
 			t.Errorf("%s: probes or checksum are missing", name)
 		case name != "sim-everything" && *p.AutomountServiceAccountToken != (name == "clusterapi"):
-			t.Errorf("%s: a token nobody needs", name)
+			t.Errorf("%s: an unneeded token", name)
 		case (name == "sim" || name == "kwok") && !onlyShards(t, render(t, providers()[name])):
 			t.Errorf("%s: others than shards reach it", name)
 		case name != "kwok-bare" && (len(s.Spec.VolumeClaimTemplates) != 1 || s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType):
@@ -213,7 +213,7 @@ func TestProviderDefaults(t *testing.T) {
 	}
 }
 
-// onlyShards tells whether the RPC port is open to the Pods of shards and to nobody else.
+// onlyShards reports whether the RPC port is open to the Pods of shards alone.
 func onlyShards(t *testing.T, render []byte) bool {
 	t.Helper()
 	for _, rule := range rendered[networkingv1.NetworkPolicy](t, render, "NetworkPolicy").Spec.Ingress {

@@ -30,7 +30,7 @@ const patience = 3 * time.Minute
 type bigfleet struct {
 	t    *testing.T
 	path string
-	home string // contexts of whoever runs the tests stay out
+	home string // without the contexts of the user who runs the tests
 }
 
 func build(t *testing.T) bigfleet {

@@ -55,7 +55,7 @@ func definitions(t *testing.T, red *controlplane.ControlPlane) {
 		t.Fatal(err)
 	}
 	kind := d.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	short := []byte(`{"spec":{"names":{"shortNames":["nobody"]}}}`)
+	short := []byte(`{"spec":{"names":{"shortNames":["other"]}}}`)
 	if _, err := kind.Patch(t.Context(), "capacityrequests.bigfleet.lucy.sh", types.MergePatchType, short, v1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 	}
 }
 
-// waitForRequest: user-asks 22: whoever writes a request without a Pod can wait until it is met, and for the Node.
+// waitForRequest: user-asks 22: a user who writes a request without a Pod can wait until it is met, and for the Node.
 func waitForRequest(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "request.yaml")

@@ -14,7 +14,7 @@ import (
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 )
 
-// evil is a name that attacks whoever shows it: HTML, an escape sequence of terminals, right-to-left overrides, and 4 KB.
+// evil is a name that attacks the page that shows it: HTML, an escape sequence of terminals, right-to-left overrides, and 4 KB.
 var evil = `"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script><style>*{display:none}</style>` + "javascript:window.hacked=1 \x1b[31m\u202egnp.exe\u2067 " + strings.Repeat("x", 4096)
 
 // evilShard answers like a shard in whose every text somebody else has written.

@@ -77,7 +77,7 @@ func (s *secured) dial(id identity.ID) *rpc.Client {
 	return client
 }
 
-// stubborn is a cluster's operator that renders no boot data, and states demand when it is told to.
+// stubborn is a cluster's operator that renders no boot data, and states demand on request.
 type stubborn struct {
 	cluster string
 	stream  *connect.BidiStreamForClient[v1.OperatorMessage, v1.ShardMessage]

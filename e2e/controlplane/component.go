@@ -110,7 +110,7 @@ func (cp *ControlPlane) apiServerArgs() []string {
 		"--service-account-signing-key-file=" + cp.path("pki", "sa.key"),
 		"--allow-privileged",
 
-		// Without these, a graceful stop waits a minute for watches that nobody ends.
+		// Without these, a graceful stop waits a minute for watches that never end.
 		"--shutdown-watch-termination-grace-period=1s",
 		"--shutdown-send-retry-after",
 

@@ -35,7 +35,7 @@ func (cp *ControlPlane) UserKubeconfig(name string, groups ...string) (string, e
 	return path, cp.writeKubeconfig(path, name, auth)
 }
 
-// TokenConfig returns the client configuration of whoever holds token: a bootstrap token ("id.secret") or one of a
+// TokenConfig returns the client configuration of a client with token: a bootstrap token ("id.secret") or one of a
 // service account.
 func (cp *ControlPlane) TokenConfig(token string) *rest.Config {
 	config := cp.anonymousConfig()

@@ -38,11 +38,11 @@ func fullReport(shard int, cycle int64) *v1.ShardReport {
 func shardName(shard int) string { return fmt.Sprintf("shard-%04d", shard) }
 
 // crowd is many shards in one process. They report as shards do: 5 s for a report, 2 s for each attempt of it, and again
-// after 1 to 3 s when nobody has answered yet, or when they are told to (COORD-7.14).
+// after 1 to 3 s if no coordinator has answered yet, or as an answer says (COORD-7.14).
 type crowd struct {
 	t       *testing.T
 	clients []*coordclient.Client // one for each shard, or one for all
-	failed  atomic.Int64          // reports that nobody answered
+	failed  atomic.Int64          // reports without an answer
 }
 
 const (

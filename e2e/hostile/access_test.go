@@ -136,7 +136,7 @@ func (s *stage) strangersAreNotHeard(methods map[string]protoreflect.MethodDescr
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for name, c := range map[string]*caller{"nobody": s.stranger(), "an admin of another authority": s.stranger(foreign)} {
+	for name, c := range map[string]*caller{"no certificate": s.stranger(), "an admin of another authority": s.stranger(foreign)} {
 		for _, procedure := range slices.Sorted(maps.Keys(methods)) {
 			m := methods[procedure]
 			ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)

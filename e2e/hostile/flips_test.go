@@ -38,12 +38,12 @@ type kindOfFile struct {
 var kinds = map[string][]kindOfFile{
 	"coordinator": {
 		{`raft/log/[0-9-]+\.seg`, true, ""}, {`raft/log/mark`, true, ""}, {`raft/stable`, true, ""},
-		{`lock`, false, "nobody reads it"},
+		{`lock`, false, "the program does not read it"},
 	},
 	"shard": {
 		{`epoch`, true, ""}, {`shard\.db`, true, ""},
 		{`decisions/[0-9-]+\.log`, false, "history reads it, and says that records are missing"},
-		{`lock`, false, "nobody reads it"},
+		{`lock`, false, "the program does not read it"},
 	},
 	"provider": {{`provider\.db`, true, ""}, {`provider\.db\.log[01]`, true, ""}},
 }

@@ -244,7 +244,7 @@ func TestHostileCallers(t *testing.T) {
 	all.Wait()
 	for procedure := range methods {
 		if _, ok := sent.Load(procedure); !ok {
-			t.Errorf("nobody misused %s", procedure)
+			t.Errorf("no test misused %s", procedure)
 		}
 	}
 	passed := 0

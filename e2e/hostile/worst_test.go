@@ -232,7 +232,7 @@ func always() bool { return true }
 // percent is the duration that so many of a hundred stay below.
 func percent(took []time.Duration, n int) time.Duration { return took[len(took)*n/100] }
 
-// late is the part of the time that was spent in waits, beyond so much of each. Whoever waits sends nothing meanwhile, so that a few long
+// late is the part of the time that was spent in waits, beyond so much of each. A sender that waits sends nothing meanwhile, so that a few long
 // waits are few of all and much of the time.
 func late(took []time.Duration, bound, of time.Duration) float64 {
 	sum := time.Duration(0)
@@ -278,9 +278,9 @@ func (x *session) beside(t *testing.T, worst *session, demand func(round int) *p
 	return took, whole, lasted
 }
 
-// SHARD-8.9, SHARD-10.9, SHARD-32: a cluster that is told its verdicts states the most that limits together allow, again and again. The shard stays
+// SHARD-8.9, SHARD-10.9, SHARD-32: a cluster that receives its verdicts states the most that limits together allow, again and again. The shard stays
 // below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how long all
-// of it takes, and how long an acknowledgement takes when nobody else asks for anything, is measured in the same run. A shard that takes such a
+// of it takes, and how long an acknowledgement takes while the others are quiet, is measured in the same run. A shard that takes such a
 // roll-up in one step spends about a fifth of the time in waits that this test calls late; docs/benchmarks/B15.md has figures. Demand in the corners of all
 // limits takes several times as long to check, so that a share of it says little; half of the acknowledgements are not late.
 func TestWorstTenant(t *testing.T) {

@@ -79,7 +79,7 @@ func TestOneMachineTwoClusters(t *testing.T) {
 			t.Fatalf("IDLE, but its node is still in %s", cp.Name())
 		}
 	}
-	// PROV-14.5: a cluster that nobody knows.
+	// PROV-14.5: an unknown cluster.
 	_, err := r.Configure(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ConfigureRequest{MachineId: m, ClusterId: "green", BootstrapBlob: []byte("x")}))
 	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "green") {
 		t.Fatalf("Configure for an unknown cluster: %v", err)
@@ -357,7 +357,7 @@ func TestLeastPrivilege(t *testing.T) {
 }
 
 // Scenario 48 on real Nodes, PROV-17.7, 17.8, 27.4: a provider that lost its store is not ready over its Nodes; with
-// --adopt-store the machine is CONFIGURED again, with cluster and metadata from the Node, which nobody touched.
+// --adopt-store the machine is CONFIGURED again, with cluster and metadata from the untouched Node.
 func TestAdoptAfterALostStore(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
 	r := start(t, options{slots: 2}, configs(cp))

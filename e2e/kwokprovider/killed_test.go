@@ -16,7 +16,7 @@ import (
 
 // Scenario 62, PROV-12.5, 7.5, 18.2, 18.4: the program is killed (SIGKILL) after it made the Node and before it could store
 // that the machine is CONFIGURED; another machine's Configure had only been acknowledged. The first answers after the restart
-// say FAILED, interrupted. No second Node appears, whoever asks for it; an operator's order removes the one there is.
+// say FAILED, interrupted. No second Node appears, whichever caller asks for it; an operator's order removes the one there is.
 func TestKilledBetweenNodeAndCommit(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
 	p := startProgram(t, `
@@ -37,7 +37,7 @@ retention: {failed: 300ms, orphan: 300ms}
 	const made, asked = "kw-small-0", "kw-small-1"
 	r.create(t, made)
 	r.create(t, asked)
-	// Nobody plays kubelet, so the Node appears and no CONFIGURED can be stored.
+	// No kubelet runs, so the Node appears and no CONFIGURED can be stored.
 	if err := cp.Component(controlplane.Kwok).Pause(); err != nil {
 		t.Fatal(err)
 	}

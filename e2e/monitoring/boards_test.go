@@ -38,8 +38,8 @@ storm 1s
 rest
 `
 
-// told starts `bigfleet up` with a story, and returns when it is told; scrape reads everybody's metrics.
-func told(t *testing.T, story string) (scrape func(*monitoring.Series, time.Time)) {
+// played starts `bigfleet up` with a story, and returns when the story has ended; scrape reads the metrics of every process.
+func played(t *testing.T, story string) (scrape func(*monitoring.Series, time.Time)) {
 	t.Helper()
 	ports, err := loopback.ReserveN(6)
 	if err != nil {
@@ -109,7 +109,7 @@ func get(t *testing.T, url string) []byte {
 // sentence and the page of the runbook that says what to do, which exists.
 func TestDashboardsHaveData(t *testing.T) {
 	var series monitoring.Series
-	scrape := told(t, lived)
+	scrape := played(t, lived)
 	for _, at := range []time.Duration{time.Minute, 2 * time.Minute} { // twice: a counter needs two samples to have a rate
 		scrape(&series, monitoring.Start.Add(at))
 	}

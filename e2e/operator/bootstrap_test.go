@@ -254,7 +254,7 @@ func TestBootstrap(t *testing.T) {
 		if ends, err := time.Parse(time.RFC3339, string(secret.Data["expiration"])); err != nil || time.Until(ends) < time.Duration(out.TtlSeconds)*time.Second {
 			t.Errorf("the token ends at %v (%v), before the blob", ends, err)
 		}
-		// The token lets nobody do anything but ask for a certificate.
+		// The token allows nothing but to ask for a certificate.
 		holder, err := kubernetes.NewForConfig(k.bootstrap)
 		w.must(err)
 		if _, err := holder.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -266,7 +266,7 @@ func TestBootstrap(t *testing.T) {
 			t.Errorf("node %v %v", n.Labels, n.Spec)
 		}
 		s.send(t, node("b1", pb.MachineState_MACHINE_STATE_CONFIGURED))
-		s.until(t, "the shard is told that the node is Ready", func(frames []frame) bool {
+		s.until(t, "the shard hears that the node is Ready", func(frames []frame) bool {
 			return slices.ContainsFunc(frames, func(f frame) bool {
 				r := f.m.GetNodeReport()
 				return r != nil && r.MachineId == "b1" && r.Ready && r.NodeName == "joined"
@@ -351,7 +351,7 @@ func TestBootstrap(t *testing.T) {
 	})
 
 	// Scenario 5, OP-4.11 to OP-4.13: while no write of an UpcomingNode gets through, boot data does, and so does a cordon.
-	t.Run("slow writes delay nobody", func(t *testing.T) {
+	t.Run("slow writes delay no other answer", func(t *testing.T) {
 		w := w.with(t)
 		w.machine(s, "calm")
 		gate := make(chan struct{})
@@ -398,8 +398,8 @@ func TestBootstrap(t *testing.T) {
 	})
 }
 
-// Scenario 23, OP-3.2, OP-7.1, OP-7.2, OP-7.3: a template that fails withholds one machine and ends nobody; one that cannot be parsed
-// is told at the start.
+// Scenario 23, OP-3.2, OP-7.1, OP-7.2, OP-7.3: a template that fails withholds one machine and ends no process; one that cannot be parsed
+// is reported at the start.
 func testBootstrapTemplate(t *testing.T, w *world) {
 	file := filepath.Join(t.TempDir(), "bootstrap.tmpl")
 	write := func(text string) {

@@ -20,7 +20,7 @@ type calls struct {
 	mu      sync.Mutex
 	list    []call
 	refused []string
-	starts  bool                  // the API server starts: it refuses everybody until it knows the roles
+	starts  bool                  // the API server starts: it refuses all calls until it knows the roles
 	slow    func(r *http.Request) // called before each request; nil: nothing
 	broken  func(r *http.Request) error
 }
@@ -141,7 +141,7 @@ func (c *calls) once(verb, resource string, f func()) {
 	}, nil)
 }
 
-// starting says that refusals mean nothing now: an API server that starts refuses everybody until it knows the roles.
+// starting says that refusals mean nothing now: an API server that starts refuses all calls until it knows the roles.
 func (c *calls) starting(yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func testReplacedPodsCountOnce(t *testing.T, w *world) {
 	if made != 2*pods {
 		t.Errorf("%d requests were made for %d Pods", made, 2*pods)
 	}
-	t.Logf("at most %d requests existed at once", most) // a delete and a create may cross; what counts is what the shard is told
+	t.Logf("at most %d requests existed at once", most) // a delete and a create may cross; what counts is what the shard receives
 	// OP-5.23: nor does it fall below, from the time it was whole.
 	whole := false
 	for _, f := range s.since(0) {

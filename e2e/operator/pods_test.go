@@ -97,9 +97,9 @@ func TestPods(t *testing.T) {
 		if got := w.calls.of(mark, "patch", "capacityrequests"); got != 2 {
 			t.Errorf("%d patches for a resize and a penalty, want 2", got)
 		}
-		// OP-15.17: what cannot be read counts as absent, and the owner is told.
+		// OP-15.17: what cannot be read counts as absent, and the owner gets an event.
 		w.must(w.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"bigfleet.lucy.sh/interruption-penalty":"lots"}}}`))))
-		w.until("the owner is told", func() bool { return w.event("Pod", "life", "PenaltyUnreadable") != nil })
+		w.until("the owner gets an event", func() bool { return w.event("Pod", "life", "PenaltyUnreadable") != nil })
 		w.until("it counts as absent", func() bool { return w.requestOf("life").Spec.InterruptionPenalty == nil })
 		// OP-15.7: a finished Pod uses nothing, however long it lingers.
 		w.must(w.client.Status().Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))))
@@ -192,7 +192,7 @@ func TestPods(t *testing.T) {
 		}
 	})
 
-	// Scenario 46, OP-15.12, OP-15.13: what cannot be expressed is noted on the request and told to the owner.
+	// Scenario 46, OP-15.12, OP-15.13: what cannot be expressed is noted on the request, and the owner gets an event.
 	t.Run("reductions", func(t *testing.T) {
 		w := w.with(t)
 		terms := func(list ...corev1.NodeSelectorRequirement) func(*corev1.Pod) {
@@ -210,7 +210,7 @@ func TestPods(t *testing.T) {
 		w.create(pod("default", "either", "10m", terms(in("zone", "a"), in("disk", "ssd"))),
 			pod("default", "zones", "10m", terms(in("zone", "a"), in("zone", "b"))),
 			pod("default", "newer", "10m", terms(corev1.NodeSelectorRequirement{Key: "generation", Operator: corev1.NodeSelectorOpGt, Values: []string{"5"}})))
-		w.until("the owners are told", func() bool {
+		w.until("the owners get events", func() bool {
 			return w.event("Pod", "either", "CapacityReduced") != nil && w.requestOf("newer") != nil && w.requestOf("zones") != nil
 		})
 		if r := w.requestOf("either"); r == nil || r.Annotations[v1alpha1.AnnotationReduced] == "" || r.Spec.Requirements[0].Key != "zone" {
@@ -358,7 +358,7 @@ spec: {devices: {requests: [{name: gpu, firstAvailable: [{name: any, deviceClass
 					})
 			})
 		})
-		w.until("the owner of the other is told", func() bool {
+		w.until("the owner of the other gets an event", func() bool {
 			e := w.event("Pod", "device-choice", "CapacityReduced")
 			return e != nil && strings.Contains(e.Message, "firstAvailable")
 		})

@@ -176,7 +176,7 @@ func TestUpcomingNodes(t *testing.T) {
 		})
 	})
 
-	// Scenario 40, OP-11.3, OP-11.4: it is told, and nothing else happens to it.
+	// Scenario 40, OP-11.3, OP-11.4: it is reported, and nothing else happens to it.
 	t.Run("a node that never joins", func(t *testing.T) {
 		w := w.with(t)
 		s.send(t, node("n1", pb.MachineState_MACHINE_STATE_CONFIGURED))
@@ -188,7 +188,7 @@ func TestUpcomingNodes(t *testing.T) {
 			c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionNodeReady)
 			return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "NeverJoined"
 		})
-		w.until("and told", func() bool {
+		w.until("and reported", func() bool {
 			return w.event("UpcomingNode", "un-n1", "NeverJoined") != nil && w.metric(t, "nodes_never_joined", "") > 0
 		})
 		if w.phase("n1") != v1alpha1.NodeReady || w.metric(t, "drain_duration_seconds", "") != 0 {
@@ -295,7 +295,7 @@ func testPruningAfterAbsence(t *testing.T, w *world) {
 	w.operator(s)
 	s.until(t, "the third operator is there", func([]frame) bool { return s.sessions == 3 })
 	s.send(t, node("a1", pb.MachineState_MACHINE_STATE_CONFIGURED))
-	s.send(t, node("a2", pb.MachineState_MACHINE_STATE_IDLE)) // it was drained meanwhile, and is bound to nobody
+	s.send(t, node("a2", pb.MachineState_MACHINE_STATE_IDLE)) // it was drained meanwhile, and is not bound
 	s.send(t, resynced())
 	w.until("what was not mentioned is gone", func() bool { return w.upcoming("a3") == nil })
 	if w.phase("a1") != v1alpha1.NodeReady {

@@ -73,7 +73,7 @@ func TestReclaim(t *testing.T) {
 		// OP-8.3: what could not be cordoned keeps being tried.
 		w.calls.interfere(nil, nil)
 		w.until("t3 is cordoned after all", func() bool { return w.cordoned("t3") })
-		w.until("the missing node is told", func() bool {
+		w.until("the missing node is reported", func() bool {
 			return w.event("UpcomingNode", "un-t2", "ReclaimWithoutNode") != nil && w.metric(t, "reclaim_nodes_not_found_total", "") == 1
 		})
 	})
@@ -93,7 +93,7 @@ func TestReclaim(t *testing.T) {
 		if ack := s.ack(t, "00000000000000d1", after); ack.NodesStarted != 2 || w.phase("k1") != v1alpha1.NodeDraining {
 			t.Errorf("answer %v while k1 is %s; it must be Draining before the answer (OP-8.4)", ack, w.phase("k1"))
 		}
-		w.until("the Pod's owner is told", func() bool {
+		w.until("the Pod's owner gets an event", func() bool {
 			e := w.event("Pod", "guarded-k1", "DrainStarted")
 			return e != nil && strings.Contains(e.Message, "priority 4711")
 		})
@@ -150,7 +150,7 @@ func TestReclaim(t *testing.T) {
 		b := w.budget("b1", "b1", 1)
 		s.send(t, reclaim("00000000000000c1", 120, "b1"))
 		s.until(t, "the eviction is blocked", func(f []frame) bool { return w.metric(t, "evictions_total", "blocked") > 0 })
-		// OP-8.17: who can open the budget is told which it is, and until when.
+		// OP-8.17: the event names the budget that blocks, and the deadline.
 		w.until("the UpcomingNode has an event that names the budget", func() bool {
 			e := w.event("UpcomingNode", "un-b1", "DrainBlocked")
 			return e != nil && strings.Contains(e.Message, "1 Pods") && strings.Contains(e.Message, "default/b1")
@@ -303,11 +303,11 @@ func TestReclaim(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond) // until the operator itself has seen the node cordoned
 		w.must(w.client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-u1"}},
 			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":null}}`))))
-		s.until(t, "the shard is told", func(f []frame) bool {
+		s.until(t, "the shard hears of it", func(f []frame) bool {
 			r := report(f, "u1", pb.DrainState_DRAIN_STATE_STOPPED)
 			return r != nil && r.Reason == "UNCORDONED_BY_USER"
 		})
-		w.until("people are told in words", func() bool {
+		w.until("the event says it in words", func() bool {
 			e := w.event("UpcomingNode", "un-u1", "DrainStopped")
 			return e != nil && strings.Contains(e.Message, "someone made the node schedulable again")
 		})

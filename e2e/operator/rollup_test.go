@@ -111,7 +111,7 @@ func TestRollups(t *testing.T) {
 			"fraction":  {"resources": map[string]any{"cpu": "1e1.5"}, "priority": int64(1)},
 		} {
 			w.raw(name, spec)
-			w.until(name+" is told why", func() bool {
+			w.until(name+" gets the reason", func() bool {
 				c := w.condition(name, v1alpha1.ConditionValid)
 				return c != nil && c.Status == metav1.ConditionFalse && strings.HasPrefix(c.Message, "spec.")
 			})
@@ -126,7 +126,7 @@ func TestRollups(t *testing.T) {
 			w.must(w.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(body))))
 		}
 		patch(`{"spec":{"resources":{"cpu":"7"},"requirements":[{"key":"n","operator":"Lt","values":["few"]}]}}`)
-		w.until("it is told", func() bool {
+		w.until("it is reported", func() bool {
 			c := w.condition("good", v1alpha1.ConditionValid)
 			return c != nil && c.Status == metav1.ConditionFalse
 		})
@@ -135,7 +135,7 @@ func TestRollups(t *testing.T) {
 		}
 		patch(`{"spec":{"requirements":null}}`)
 		s.needs(t, "the repaired one counts", func(n []*pb.CapacityNeed) bool { return len(n) == 1 && n[0].AggregateResources["cpu"] == "7" })
-		w.until("and is told so", func() bool {
+		w.until("and says so", func() bool {
 			c := w.condition("good", v1alpha1.ConditionValid)
 			return c.Status == metav1.ConditionTrue && c.Reason == "Valid"
 		})
@@ -143,7 +143,7 @@ func TestRollups(t *testing.T) {
 		s.needs(t, "all are withdrawn", func(n []*pb.CapacityNeed) bool { return len(n) == 0 })
 	})
 
-	// Scenario 20, OP-5.6, OP-14.4: held and rejected are told, the next accepted one clears it.
+	// Scenario 20, OP-5.6, OP-14.4: held and rejected roll-ups are reported; the next accepted one clears it.
 	t.Run("refused roll-ups", func(t *testing.T) {
 		w := w.with(t)
 		s.mu.Lock()

@@ -40,7 +40,7 @@ func (r replica) metric(w *world, name string, labels ...string) float64 {
 	return v
 }
 
-// replica starts the operator's program as the chart would, with leader election unless told otherwise.
+// replica starts the operator's program as the chart would, with leader election unless a flag turns it off.
 func (w *world) replica(s *shard, name string, more ...string) replica {
 	w.Helper()
 	port, err := loopback.Reserve()

@@ -17,7 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 )
 
-// shard is a shard played by the test: it answers as the contract says, records what arrives, and sends what it is told.
+// shard is a shard played by the test: it answers as the contract says, records what arrives, and sends what the test gives it.
 type shard struct {
 	bigfleetv1alpha1connect.UnimplementedShardHandler
 	addr     string

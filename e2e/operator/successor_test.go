@@ -10,7 +10,7 @@ import (
 )
 
 // Scenario 32, OP-8.9: the operator's process is killed (SIGKILL) in the middle of a drain; its successor goes on with the
-// same deadline and evicts nobody twice.
+// same deadline and evicts no Pod twice.
 func testSuccessorResumesDrains(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	first := w.replica(s, "first", "--no-leader-election")
@@ -26,7 +26,7 @@ func testSuccessorResumesDrains(t *testing.T, w *world) {
 	})
 	before, _ := get(w, "", "node-k1", &corev1.Node{})
 	first.Kill()
-	w.never(time.Second, "the Pod went although nobody is there", func() bool { return !w.exists(held) })
+	w.never(time.Second, "the Pod went although no operator runs", func() bool { return !w.exists(held) })
 	second := w.replica(s, "second", "--no-leader-election")
 	w.until("the budget blocks the successor", func() bool { return second.metric(w, evictions, blocked) > 0 })
 	after, _ := get(w, "", "node-k1", &corev1.Node{})

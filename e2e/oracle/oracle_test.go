@@ -23,7 +23,7 @@ type outcome struct {
 	pods, bound, hopeless  int // hopeless: no offering helps them, says kube-scheduler
 	misses                 map[string]int
 	refused                map[string]int // missed by a limit that is documented
-	untold                 map[string]int // hopeless, and BigFleet does not say why
+	unexplained            map[string]int // hopeless, and BigFleet does not say why
 	took                   time.Duration
 	most, settled, best    float64 // dollars per hour
 	mostN, settledN, bestN int
@@ -82,7 +82,7 @@ func TestOracle(t *testing.T) {
 func (s *stage) play(w *world) outcome {
 	ctx, cancel := context.WithTimeoutCause(s.Context(), patience, errors.New("patience ended"))
 	defer cancel()
-	o := outcome{seed: w.seed, misses: map[string]int{}, refused: map[string]int{}, untold: map[string]int{}}
+	o := outcome{seed: w.seed, misses: map[string]int{}, refused: map[string]int{}, unexplained: map[string]int{}}
 	s.begin(ctx, w)
 	defer s.clear(context.WithoutCancel(ctx), w)
 	var v view
@@ -206,12 +206,12 @@ func (s *stage) askScheduler(ctx context.Context, w *world, before view, o *outc
 	for _, name := range slices.Sorted(maps.Keys(waited)) {
 		p := waited[name]
 		a := w.app(p)
-		text := fmt.Sprintf("%s\n    told: %s\n    kube-scheduler: %s", a, cmp.Or(words[name], "nothing"), unscheduled(p))
+		text := fmt.Sprintf("%s\n    said: %s\n    kube-scheduler: %s", a, cmp.Or(words[name], "nothing"), unscheduled(p))
 		switch {
 		case missed[name] == "":
 			o.hopeless++
 			if words[name] == "" {
-				o.untold[text]++
+				o.unexplained[text]++
 			}
 		case a.known() != "":
 			o.refused[a.known()+"\n    "+text]++
@@ -246,7 +246,7 @@ func (o outcome) String() string {
 	} else {
 		text += ", no packing found"
 	}
-	return text + list("missed", o.misses) + list("known limit", o.refused) + list("untold", o.untold)
+	return text + list("missed", o.misses) + list("known limit", o.refused) + list("unexplained", o.unexplained)
 }
 
 func total(of map[string]int) (n int) {
@@ -288,8 +288,8 @@ func judge(t *testing.T, all []outcome) {
 		if o.packed && o.best > 0 {
 			bought, settled = append(bought, ratio(o.most, o.best)), append(settled, ratio(o.settled, o.best))
 		}
-		if len(o.untold) > 0 {
-			t.Errorf("seed %d: %d Pods that nothing helps are not told why:\n%s", o.seed, total(o.untold), list("untold", o.untold))
+		if len(o.unexplained) > 0 {
+			t.Errorf("seed %d: %d Pods that nothing helps get no reason:\n%s", o.seed, total(o.unexplained), list("unexplained", o.unexplained))
 		}
 	}
 	served := 1 - float64(missed)/float64(max(1, owed))

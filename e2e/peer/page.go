@@ -53,6 +53,6 @@ What is not comparable:
   has no limit, and what it gives back is gone.
 - Machines come at once on both sides. Karpenter waits for a pause in the arrival of Pods before it buys (its default, 1 s to 10 s); with machines that
   boot for a minute that matters less.
-- API writes are those of everybody without leases: what the scheduler, the controllers and kwok write is the same on both sides.
+- API writes are those of all clients without leases: what the scheduler, the controllers and kwok write is the same on both sides.
 - *Evicted* counts evictions that the API server granted. A Pod that the Deployment itself deletes is none.
 `

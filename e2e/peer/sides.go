@@ -31,7 +31,7 @@ type side interface {
 	clear(ctx context.Context) error // what it leaves in the cluster beside Nodes
 }
 
-// giveBackAfter is how long nobody may need a machine before it goes, on both sides. BigFleet counts it in two halves: for how long the
+// giveBackAfter is how long a machine may be unneeded before it is returned, on both sides. BigFleet counts it in two halves: for how long the
 // demand of a Pod that ended is held for its replacement, and for how long a machine has to be in excess.
 const giveBackAfter = 20 * time.Second
 

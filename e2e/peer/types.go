@@ -30,7 +30,7 @@ func catalogue() (out []machineType) {
 	return out
 }
 
-// What Karpenter's provider keeps of each node for its kubelet; ours is told the same.
+// What Karpenter's provider keeps of each node for its kubelet; ours gets the same.
 const (
 	reservedMilliCPU = 100
 	reservedMiB      = 10

@@ -14,7 +14,7 @@ import (
 type use struct {
 	processor time.Duration
 	memory    int64
-	writes    int // by everybody: kube-scheduler, the controllers and the user write the same on both sides
+	writes    int // by all clients: kube-scheduler, the controllers and the user write the same on both sides
 	evictions int // that succeeded
 }
 

@@ -102,7 +102,7 @@ func TestCommandIsInstalledByVersion(t *testing.T) {
 	}
 }
 
-// startAcme builds and runs the provider on its state in work, buys a machine if told to, and returns what the provider says of the
+// startAcme builds and runs the provider on its state in work, buys a machine if asked to, and returns what the provider says of the
 // machine that is bought.
 func startAcme(t *testing.T, acme string, env []string, work string, buy bool) string {
 	t.Helper()

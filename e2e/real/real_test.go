@@ -299,7 +299,7 @@ func killedPrograms(w *world) {
 	w.idle(2)
 }
 
-// aBudgetBlocks: blue needs a host of red more, and red's disruption budget forbids the eviction: red keeps its host and is told why.
+// aBudgetBlocks: blue needs a host of red more, and red's disruption budget forbids the eviction: red keeps its host and gets the reason.
 func aBudgetBlocks(w *world) {
 	red, blue := w.Cluster("red"), w.Cluster("blue")
 	two := intstr.FromInt32(2)
@@ -319,7 +319,7 @@ func aBudgetBlocks(w *world) {
 		w.Fatal(err)
 	}
 	w.answering(blue, "app", 2)
-	w.until("red is told that the budget blocks the drain", func() (bool, string) {
+	w.until("red hears that the budget blocks the drain", func() (bool, string) {
 		events, err := red.Client().CoreV1().Events("").List(w.ctx, metav1.ListOptions{FieldSelector: "reason=DrainBlocked"})
 		if err != nil || len(events.Items) == 0 {
 			return false, fmt.Sprint("no event ", err)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// told waits for an event of a Pod and returns its text.
-func (s *story) told(pod, reason string) (text string) {
+// event waits for an event of a Pod and returns its text.
+func (s *story) event(pod, reason string) (text string) {
 	s.Helper()
 	for ctx := bounded(s.T); ; time.Sleep(100 * time.Millisecond) {
 		events, err := s.Client().CoreV1().Events("default").List(s.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod + ",reason=" + reason})
@@ -70,7 +70,7 @@ func leaderWorkers(t *testing.T, s *story) {
 	first := group(0)
 	s.run(first...)
 	second := group(1)
-	if text := s.told(second[0], "NoCapacity"); text == "" {
+	if text := s.event(second[0], "NoCapacity"); text == "" {
 		t.Error("the event says nothing")
 	}
 	if n := s.bought(); n != 3 {
@@ -118,7 +118,7 @@ func kueueGroups(t *testing.T, s *story) {
 		inTime = time.Since(created) < 8*time.Second
 	}
 	before := s.bought()
-	s.told(large[0], "NoCapacity")
+	s.event(large[0], "NoCapacity")
 	if n := s.bought() - before; n != 0 {
 		t.Errorf("%d machines were bought for a group of five, of which one would wait\n%s", n, s.account())
 	}
@@ -205,7 +205,7 @@ func prefers(t *testing.T, s *story) {
 }
 
 // OP-15.32: machines of the type offer two devices of a class, of one model. Three Pods that claim a device of that model each run on two machines, where
-// kube-scheduler allocates them. One that claims a device of another model gets no machine, and one whose claim says more than can be counted is told the field.
+// kube-scheduler allocates them. One that claims a device of another model gets no machine, and one whose claim says more than can be counted gets an event that names the field.
 func claimsDevices(t *testing.T, s *story) {
 	const class = "gpu.example.com"
 	api := s.Client().ResourceV1()
@@ -240,10 +240,10 @@ func claimsDevices(t *testing.T, s *story) {
 	}
 	claim("gpu-other", "other")
 	claim("gpu-all", "all")
-	if text := s.told("gpu-other", "NoCapacity"); !strings.Contains(text, "NoMatchingSupply") {
+	if text := s.event("gpu-other", "NoCapacity"); !strings.Contains(text, "NoMatchingSupply") {
 		t.Errorf("NoCapacity says %q", text)
 	}
-	if text := s.told("gpu-all", "CapacityReduced"); !strings.Contains(text, "ResourceClaimTemplate all") || !strings.Contains(text, "allocationMode All") {
+	if text := s.event("gpu-all", "CapacityReduced"); !strings.Contains(text, "ResourceClaimTemplate all") || !strings.Contains(text, "allocationMode All") {
 		t.Errorf("CapacityReduced says %q", text)
 	}
 	if s.bought() != 2 {

@@ -162,7 +162,7 @@ func budgetBlocks(t *testing.T, s *story) {
 		s.create(name, s.template("other", "1"))
 	}
 	drained := s.run("guarded-0", "guarded-1", "spare-2", "spare-3")[0]
-	// Whoever is evicted comes back as a Pod that cannot start: from then on the budget allows nothing.
+	// An evicted Pod is replaced by one that cannot start: from then on the budget allows nothing.
 	_, err := s.Client().AppsV1().StatefulSets("default").Patch(t.Context(), "guarded", types.MergePatchType,
 		[]byte(`{"spec":{"template":{"spec":{"schedulingGates":[{"name":"example.com/never"}]}}}}`), metav1.PatchOptions{})
 	s.must(err)
@@ -223,7 +223,7 @@ func budgetBlocks(t *testing.T, s *story) {
 	}
 }
 
-// OP-11.7, OP-12.5: a node whose kubelet is lost is told by its UpcomingNode, is replaced for its Pods, and goes.
+// OP-11.7, OP-12.5: a node whose kubelet is lost is shown by its UpcomingNode, is replaced for its Pods, and is returned.
 func nodeLost(t *testing.T, s *story) {
 	tpl := s.template("web", "2")
 	soon := int64(1)
@@ -313,13 +313,13 @@ func (s *story) limitPods(most string) {
 	})
 }
 
-// OP-15.29: a Pod without its claim buys nothing and is told why. Once the claim is bound to a volume of a zone, its machine is in that
+// OP-15.29: a Pod without its claim buys nothing and gets the reason. Once the claim is bound to a volume of a zone, its machine is in that
 // zone, although another one is cheaper.
 func volumeElsewhere(t *testing.T, s *story) {
 	tpl := s.template("db", "1")
 	tpl.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	s.create("db", tpl)
-	text := s.told("db", "CapacityReduced")
+	text := s.event("db", "CapacityReduced")
 	if !strings.Contains(text, "PersistentVolumeClaim data does not exist") {
 		t.Errorf("the event says %q", text)
 	}

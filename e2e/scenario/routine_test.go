@@ -21,7 +21,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
 
-// Nobody is harmed by routine. Each story happens on machines of its own type, so that all of them share one control plane, one
+// Routine harms no Pod. Each story happens on machines of its own type, so that all of them share one control plane, one
 // shard and one provider. Only waits of minutes are shortened; nothing else differs from what a shard does by default.
 func TestRoutine(t *testing.T) {
 	t.Parallel()
@@ -48,10 +48,10 @@ func TestRoutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("stories", func(t *testing.T) {
-		for name, tell := range stories {
+		for name, play := range stories {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				tell(t, newStory(t, s, name))
+				play(t, newStory(t, s, name))
 			})
 		}
 	})

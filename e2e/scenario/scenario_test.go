@@ -199,7 +199,7 @@ func TestPriorityDecides(t *testing.T) {
 	if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="preempt"`); got != 4 {
 		t.Errorf("%v machines were preempted, want 4: as many as were missing", got)
 	}
-	// It stays so: nobody takes back what priority decided.
+	// It stays so: nothing reverses what priority decided.
 	before := identity(t, web)
 	time.Sleep(12 * time.Second) // more than a nominal cycle
 	if after := identity(t, web); !maps.Equal(before, after) {

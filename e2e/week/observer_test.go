@@ -164,7 +164,7 @@ func (o *observer) returned() (n int) {
 	return n
 }
 
-// silent are the Pods that have waited for longer than a while and were told nothing.
+// silent are the Pods that have waited for longer than a while and got no reason.
 func (o *observer) silent(ctx context.Context, longer time.Duration) (out []string, err error) {
 	o.mu.Lock()
 	late := map[types.UID]string{}

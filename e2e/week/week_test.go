@@ -45,7 +45,7 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestWeek: nobody is harmed by a week of a cluster (OP-5.23, OP-8.10, ENG-7.3, SHARD-17.10).
+// TestWeek: a week of a cluster harms no Pod (OP-5.23, OP-8.10, ENG-7.3, SHARD-17.10).
 func TestWeek(t *testing.T) {
 	first, n, happenings := 23, number(t, "BIGFLEET_WEEK_SEEDS", 0), 3 // a lost node, a scale-down, a rollout
 	if n > 0 {
@@ -295,7 +295,7 @@ func (w *week) calm() {
 		silent, err := w.silent(w.ctx, wordless+slack)
 		w.must(err)
 		for _, s := range silent {
-			w.Errorf("%s: it has no node and was told nothing", s)
+			w.Errorf("%s: it has no node and got no reason", s)
 		}
 		w.mu.Lock()
 		key := fmt.Sprint(len(w.nodes), len(w.gone), len(w.drained), len(w.evicted))

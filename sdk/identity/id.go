@@ -33,7 +33,7 @@ const (
 var (
 	// ErrNone means that a certificate carries no bigfleet:// URI SAN.
 	ErrNone = errors.New("the certificate has no bigfleet:// URI SAN")
-	// ErrSeveral means that a certificate carries more than one bigfleet:// URI SAN, so that nobody can say who it is.
+	// ErrSeveral means that a certificate carries more than one bigfleet:// URI SAN, so its owner is ambiguous.
 	ErrSeveral = errors.New("the certificate has several bigfleet:// URI SANs; exactly one is allowed")
 	// ErrForm means that a bigfleet:// URI is not one of the forms of WIRE-2.5.
 	ErrForm = errors.New("not a BigFleet identity")
@@ -41,7 +41,7 @@ var (
 	ErrNoCertificate = errors.New("the peer presented no certificate")
 )
 
-// ID is one identity. The zero ID is nobody. IDs are compared with ==, which compares byte for byte.
+// ID is one identity. The zero ID is no identity. IDs are compared with ==, which compares byte for byte.
 type ID struct {
 	Kind Kind
 	Name string // empty for ReadOnly and Admin
@@ -59,7 +59,7 @@ func (id ID) String() string {
 	}
 }
 
-// IsZero reports whether id is nobody.
+// IsZero reports whether id is no identity.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // Check reports whether id has a form that Parse would accept.

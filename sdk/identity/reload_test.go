@@ -66,7 +66,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("reports %v", got)
 	}
 
-	// Half of a rotation: certificate and key do not match. The last good set stays, the failure is told once.
+	// Half of a rotation: certificate and key do not match. The last good set stays, the failure is logged once.
 	certPEM, keyPEM, err := one.Issue(devca.For(shard))
 	if err != nil {
 		t.Fatal(err)

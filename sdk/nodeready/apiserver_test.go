@@ -61,7 +61,7 @@ func (a *apiserver) put(name, providerID string, ready corev1.ConditionStatus, c
 		kind = "MODIFIED"
 	}
 	a.nodes[name] = n
-	a.tell(event{kind, n})
+	a.notify(event{kind, n})
 }
 
 func (a *apiserver) remove(name string) {
@@ -71,10 +71,10 @@ func (a *apiserver) remove(name string) {
 	n := a.nodes[name].DeepCopy()
 	n.ResourceVersion = strconv.Itoa(a.revision)
 	delete(a.nodes, name)
-	a.tell(event{"DELETED", n})
+	a.notify(event{"DELETED", n})
 }
 
-func (a *apiserver) tell(e event) {
+func (a *apiserver) notify(e event) {
 	for w := range a.watchers {
 		w <- e
 	}

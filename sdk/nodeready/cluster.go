@@ -19,22 +19,22 @@ const byProviderID = "providerID"
 
 // cluster is the one watch of one cluster.
 type cluster struct {
-	name, stamp string
-	client      typedcorev1.CoreV1Interface
-	informer    cache.SharedIndexInformer
-	end         context.CancelFunc
-	ended       context.Context
+	name, version string
+	client        typedcorev1.CoreV1Interface
+	informer      cache.SharedIndexInformer
+	end           context.CancelFunc
+	ended         context.Context
 
 	mu        sync.Mutex
 	listeners map[string]map[chan struct{}]bool // by node name and by provider id
 }
 
-func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, error) {
+func newCluster(name, version string, config *rest.Config, c Config) (*cluster, error) {
 	client, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	w := &cluster{name: name, stamp: stamp, client: client, listeners: map[string]map[chan struct{}]bool{}}
+	w := &cluster{name: name, version: version, client: client, listeners: map[string]map[chan struct{}]bool{}}
 	w.ended, w.end = context.WithCancel(context.Background())
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		o.LabelSelector = c.Selector
@@ -62,14 +62,14 @@ func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, er
 		return nil, err
 	}
 	_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.tell(o.(*corev1.Node)) },
-		UpdateFunc: func(_, o any) { w.tell(o.(*corev1.Node)) },
+		AddFunc:    func(o any) { w.notify(o.(*corev1.Node)) },
+		UpdateFunc: func(_, o any) { w.notify(o.(*corev1.Node)) },
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if n, ok := o.(*corev1.Node); ok {
-				w.tell(n)
+				w.notify(n)
 				c.Deleted(name, view(n))
 			}
 		},
@@ -188,7 +188,7 @@ func (w *cluster) leave(n provider.Node, ch chan struct{}) {
 	}
 }
 
-func (w *cluster) tell(n *corev1.Node) {
+func (w *cluster) notify(n *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range keys(n.Name, n.Spec.ProviderID) {

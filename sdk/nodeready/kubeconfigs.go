@@ -83,8 +83,8 @@ func changed(file string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// Find implements Clusters. The stamp changes with the file.
-func (k Kubeconfigs) Find(cluster string) (stamp string, err error) {
+// Find implements Clusters. The version changes with the file.
+func (k Kubeconfigs) Find(cluster string) (version string, err error) {
 	c, at, err := k.find(cluster)
 	if err != nil {
 		return "", err
@@ -122,9 +122,9 @@ func (c Kubeconfig) load() (*rest.Config, error) {
 
 // Clusters says how to reach clusters. Kubeconfigs is one; RESTConfigs another.
 type Clusters interface {
-	// Find answers at once: an error when the cluster is not known, else a stamp that changes when the way to reach it
+	// Find answers at once: an error when the cluster is not known, else a version that changes when the way to reach it
 	// does.
-	Find(cluster string) (stamp string, err error)
+	Find(cluster string) (version string, err error)
 	// Config returns how to reach it.
 	Config(cluster string) (*rest.Config, error)
 	// Names lists the clusters that are named now; others may be known too. "" is the default of all.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// An informer whose API server refuses connections ends at once when it is told to: the error of its first stream is none for which
+// An informer whose API server refuses connections ends at once when it is stopped: the error of its first stream is none for which
 // client-go pauses without looking at the context. A later stream keeps its error, so that the informer need not list again.
 func TestARefusedStreamIsNotWaitedFor(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -173,7 +173,7 @@ func (s *Source) Nodes(ctx context.Context, cluster string) ([]Node, error) {
 
 // cluster returns the watch of a cluster, beginning it, or beginning it again when the way to reach it changed.
 func (s *Source) cluster(name string) (*cluster, error) {
-	stamp, err := s.config.Clusters.Find(name)
+	version, err := s.config.Clusters.Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +183,14 @@ func (s *Source) cluster(name string) (*cluster, error) {
 		return nil, errors.New("nodeready: closed")
 	}
 	c := s.clusters[name]
-	if c != nil && c.stamp == stamp {
+	if c != nil && c.version == version {
 		return c, nil
 	}
 	config, err := s.config.Clusters.Config(name)
 	if err != nil {
 		return nil, err
 	}
-	next, err := newCluster(name, stamp, prepare(config), s.config)
+	next, err := newCluster(name, version, prepare(config), s.config)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: %w", name, err)
 	}

@@ -106,7 +106,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// PROV-14.6: a cluster that does not answer is "not yet": never Ready, never gone, and nobody can tell whether a node exists.
+// PROV-14.6: a cluster that does not answer is "not yet": never Ready, never gone, and whether a node exists is unknown.
 func TestAwayIsNotYet(t *testing.T) {
 	a := newAPIServer(t)
 	a.put("m", "x://1", corev1.ConditionTrue)
@@ -183,11 +183,11 @@ func TestKubeconfigs(t *testing.T) {
 		if err != nil || config.Host != host {
 			t.Errorf("%s: %v %v, want %s", cluster, config, err, host)
 		}
-		if stamp, err := k.Find(cluster); err != nil || stamp == "" {
-			t.Errorf("Find %s: %q %v", cluster, stamp, err)
+		if version, err := k.Find(cluster); err != nil || version == "" {
+			t.Errorf("Find %s: %q %v", cluster, version, err)
 		}
 	}
-	for _, cluster := range []string{"nobody", "../" + filepath.Base(one), ".hidden", "odd/../other"} {
+	for _, cluster := range []string{"unknown", "../" + filepath.Base(one), ".hidden", "odd/../other"} {
 		if _, err := k.Find(cluster); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", cluster)) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", cluster, err)
 		}
@@ -196,11 +196,11 @@ func TestKubeconfigs(t *testing.T) {
 		t.Errorf("names %v", names)
 	}
 	k.Default = Kubeconfig{File: one}
-	if config, err := k.Config("nobody"); err != nil || config.Host != "https://one" {
+	if config, err := k.Config("unknown"); err != nil || config.Host != "https://one" {
 		t.Errorf("the default: %v %v", config, err)
 	}
 	k.Default.Context = "missing"
-	if _, err := k.Config("nobody"); err == nil || !strings.Contains(err.Error(), one) {
+	if _, err := k.Config("unknown"); err == nil || !strings.Contains(err.Error(), one) {
 		t.Errorf("a context that is not there: %v", err)
 	}
 }

@@ -96,7 +96,7 @@ func TestSpansArrive(t *testing.T) {
 
 // A collector that is not there, or that takes connections and says nothing, costs the time that end is given and no more;
 // goleak sees what it would leave behind.
-func TestNobodyAnswers(t *testing.T) {
+func TestWithoutACollector(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestNobodyAnswers(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 	for _, endpoint := range []string{"127.0.0.1:1", silent.Addr().String()} {
 		if err := deliver(t, endpoint, 50*time.Millisecond); err == nil {
-			t.Errorf("%s: a span was delivered to nobody", endpoint)
+			t.Errorf("%s: a span was delivered without a collector", endpoint)
 		}
 	}
 }

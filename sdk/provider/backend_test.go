@@ -140,7 +140,7 @@ func TestCapabilitiesAreFound(t *testing.T) {
 	}
 }
 
-// heldStore lets a commit end when it is told to.
+// heldStore lets a test decide when a commit ends.
 type heldStore struct {
 	store.Store
 	mu      sync.Mutex

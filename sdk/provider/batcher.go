@@ -105,7 +105,7 @@ func (b *Batcher[In, Out]) begin(j *joint[In, Out]) {
 		}
 	}()
 	if j.ctx.Err() != nil {
-		j.err = context.Canceled // everybody left before it began
+		j.err = context.Canceled // every caller left before it began
 		return
 	}
 	j.results, j.err = b.do(j.ctx, j.in)

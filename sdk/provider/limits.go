@@ -34,7 +34,7 @@ const (
 	GraceMax        = time.Hour
 	DescribeTimeout = 2 * time.Minute
 	ShutdownGrace   = 25 * time.Second
-	reconcileMax    = 24 * time.Hour // a host that nobody knows costs money until the next round
+	reconcileMax    = 24 * time.Hour // an unknown host costs money until the next round
 	retryBase       = 250 * time.Millisecond
 	retryMax        = 15 * time.Second
 	startHold       = 5 * time.Second // how long a call waits for the first round of a start

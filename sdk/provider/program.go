@@ -124,7 +124,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// builtVersion is what the Go toolchain stamped into the binary: a release, or the revision of a checkout.
+// builtVersion is what the Go toolchain wrote into the binary: a release, or the revision of a checkout.
 func builtVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -41,7 +41,7 @@ type Common struct {
 	Recovery          string        `yaml:"recovery" doc:"What to do at start with transitions that the last stop interrupted: fail or resume."`
 	Janitor           string        `yaml:"janitor" doc:"Whether FAILED machines and orphaned hosts are removed automatically: on or off."`
 	AdoptStore        string        `yaml:"adopt_store" doc:"Id of a lost store. The provider adopts the hosts that carry it."`
-	ShutdownGrace     time.Duration `yaml:"shutdown_grace" doc:"How long running transitions may continue after the process is told to stop."`
+	ShutdownGrace     time.Duration `yaml:"shutdown_grace" doc:"How long running transitions may continue after the process gets a signal to stop."`
 
 	Timeouts  TimeoutSection         `yaml:"timeouts" doc:"Time limits of transitions."`
 	Retention RetentionSection       `yaml:"retention" doc:"How long the janitor keeps records and hosts before it removes them."`
@@ -63,7 +63,7 @@ type OfferingSection struct {
 	Zones                   []string          `yaml:"zones" doc:"Several zones, instead of zone. Each zone gets count slots."`
 	CapacityType            string            `yaml:"capacity_type" doc:"Capacity type: bare_metal, reserved, on_demand or spot."`
 	Count                   int               `yaml:"count" doc:"Number of slots."`
-	PricePerHour            float64           `yaml:"price_per_hour" doc:"Price in US dollars per hour. Use 0 only for capacity that nobody pays for."`
+	PricePerHour            float64           `yaml:"price_per_hour" doc:"Price in US dollars per hour. Use 0 only for capacity without a price."`
 	InterruptionProbability float64           `yaml:"interruption_probability" doc:"Probability of an interruption per hour, 0 to 1. Must be above 0 for spot."`
 	Resources               map[string]string `yaml:"resources" doc:"Resources that Pods can request, as resource name to quantity."`
 	Allocatable             map[string]string `yaml:"allocatable" doc:"Resources that the kubelet will report as allocatable. Defaults to resources."`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Marking 100,000 machines occupies two cores for a tenth of a second, and whoever waits for an ack meanwhile waits for that. So
+// Marking 100,000 machines occupies two cores for a tenth of a second, which delays every ack. So
 // a program collects seldom (docs/adr/0206).
 const (
 	// heapRoom is what a heap may grow to before it is collected. The chart's limit of 1 GiB has room for it twice.

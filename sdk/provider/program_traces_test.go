@@ -74,7 +74,7 @@ func TestSpansOfATransition(t *testing.T) {
 }
 
 // PROV-21.3, OPS-2.1: a program with --otlp-endpoint delivers its spans when it stops, and a collector that does not answer
-// keeps nobody from stopping.
+// delays no stop.
 func TestSpansReachACollector(t *testing.T) {
 	var mu sync.Mutex
 	var received bytes.Buffer

@@ -65,11 +65,11 @@ func TestExplainAndRetire(t *testing.T) {
 	c.hook = func(context.Context, provider.Kind, provider.Machine) error { return errors.New("no such image") }
 	c.mu.Unlock()
 	r.must(t, provider.Configure, id(0), stFailed)
-	told, err := r.admin.ExplainMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ExplainMachineRequest{Id: id(0)}))
+	answer, err := r.admin.ExplainMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ExplainMachineRequest{Id: id(0)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := told.Msg
+	m := answer.Msg
 	if m.GetMachine().GetState() != stFailed || len(m.GetMarks()) != 1 || m.GetMarks()[0].GetSequence() != r.seq || len(m.GetOperationIds()) != 2 {
 		t.Errorf("%v", m)
 	}
@@ -102,7 +102,7 @@ func TestAHeldLossIsAcknowledged(t *testing.T) {
 	}
 }
 
-// PROV-18.7: with the janitor off a FAILED machine stays for as long as nobody orders something else.
+// PROV-18.7: with the janitor off a FAILED machine stays until it is ordered otherwise.
 func TestJanitorOff(t *testing.T) {
 	c := newCloud()
 	c.hook = func(context.Context, provider.Kind, provider.Machine) error { return errors.New("no") }

@@ -85,13 +85,13 @@ type notifyingCloud struct {
 	say chan provider.Notice
 }
 
-func (c *notifyingCloud) Notify(ctx context.Context, tell func(provider.Notice)) error {
+func (c *notifyingCloud) Notify(ctx context.Context, notify func(provider.Notice)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case n := <-c.say:
-			tell(n)
+			notify(n)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestStoreLost(t *testing.T) {
 		t.Error("ready over the hosts of another store")
 	default:
 	}
-	// PROV-10.5, 20.7: whoever asks is told the same.
+	// PROV-10.5, 20.7: every caller gets the same answer.
 	if why := p.Serving(); why == nil || !strings.Contains(why.Error(), "--adopt-store "+lost) {
 		t.Errorf("readiness says: %v", why)
 	}
@@ -273,7 +273,7 @@ func TestStockedOutSlotsComeBack(t *testing.T) {
 	}
 }
 
-// Scenario 35, PROV-11.3, 18.5: a host that comes after the limit belongs to nobody: the machine stays FAILED, and the
+// Scenario 35, PROV-11.3, 18.5: a host that comes after the limit belongs to no machine: the machine stays FAILED, and the
 // host is torn down.
 func TestALateHostIsTornDown(t *testing.T) {
 	c := newCloud()

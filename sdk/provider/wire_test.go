@@ -69,7 +69,7 @@ func TestJSON(t *testing.T) {
 	if status != http.StatusBadRequest || refused["code"] != "failed_precondition" || len(detail) != 1 || detail[0].(map[string]any)["type"] != "bigfleet.v1alpha1.FenceDetail" {
 		t.Errorf("a stale token: %d %v", status, refused)
 	}
-	if status, refused := post(t, r.addr, "Get", `{"id":"nobody"}`); status != http.StatusNotFound || refused["code"] != "not_found" {
+	if status, refused := post(t, r.addr, "Get", `{"id":"unknown"}`); status != http.StatusNotFound || refused["code"] != "not_found" {
 		t.Errorf("an unknown machine: %d %v", status, refused)
 	}
 }

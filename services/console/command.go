@@ -31,7 +31,7 @@ func NewCommand(edit ...func(*Config) error) *cobra.Command {
 	fs.IntVar(&c.Viewers, "viewers", ViewersDefault, "live streams of browsers at a time; a page holds at most three")
 	fs.BoolVar(&c.AllowWrites, "allow-writes", false, "people whom --writers names may give orders to shards: pause, resume, retry a machine, clear backoffs, accept a held report")
 	fs.StringVar(&c.AuthHeader, "auth-header", "", "header in which the proxy names the user; it must replace what the browser sent")
-	fs.StringSliceVar(&c.Writers, "writers", nil, "users who may give orders; * means everybody whom the proxy names")
+	fs.StringSliceVar(&c.Writers, "writers", nil, "users who may give orders; * means every user whom the proxy names")
 	fs.StringVar(&c.OrderTLS.Cert, "admin-cert", "", "certificate of bigfleet://admin for the orders, PEM; reads go under --tls-cert")
 	fs.StringVar(&c.OrderTLS.Key, "admin-key", "", "private key of --admin-cert, PEM")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -45,7 +45,7 @@ type Config struct {
 	// AllowWrites lets people give orders to shards. Everything below is then required, but OrderTLS without TLS (OPS-6.2).
 	AllowWrites bool
 	AuthHeader  string         // header in which the proxy names the user
-	Writers     []string       // users who may; "*": everybody whom the proxy names
+	Writers     []string       // users who may; "*": every user whom the proxy names
 	OrderTLS    identity.Files // a certificate of bigfleet://admin, for orders alone
 
 	// Sentence tells a record in words. nil means the record's own detail.

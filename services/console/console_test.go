@@ -264,13 +264,13 @@ func TestSearchBesideAShardThatHangs(t *testing.T) {
 	})
 }
 
-// OPS-6.10: names are passed as they are, and a record is told in the words of the command line.
+// OPS-6.10: names are passed as they are, and a record is in the words of the command line.
 func TestNamesAndSentences(t *testing.T) {
 	hostile := "<img src=x onerror=alert(1)>\u202e\x1b[31m" + strings.Repeat("x", 4096)
 	shard := &shardStub{name: hostile}
 	shard.cycle.Store(1)
 	base, _, _ := serveConsole(t, shard, func(c *Config) {
-		c.Sentence = func(r *pb.DecisionRecord) string { return "told: " + r.GetCause() }
+		c.Sentence = func(r *pb.DecisionRecord) string { return "said: " + r.GetCause() }
 	})
 	var stream *connect.ServerStreamForClient[pb.WatchMachineResponse]
 	eventually(t, "the shard is known", func() bool {
@@ -287,7 +287,7 @@ func TestNamesAndSentences(t *testing.T) {
 		_ = stream.Close()
 		return false
 	})
-	if m := stream.Msg(); m.GetMachine() != nil || len(m.GetRecords()) != 1 || m.GetRecords()[0].GetDetail() != "told: phase3.release" {
+	if m := stream.Msg(); m.GetMachine() != nil || len(m.GetRecords()) != 1 || m.GetRecords()[0].GetDetail() != "said: phase3.release" {
 		t.Errorf("a machine that is gone: %v", m)
 	}
 	_ = stream.Close()
@@ -359,7 +359,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// OPS-6.1: with a certificate for browsers, who has no certificate of the fleet reads all the same: TLS encrypts, it names nobody.
+// OPS-6.1: with a certificate for browsers, a caller without a certificate of the fleet reads all the same: TLS encrypts, it names no user.
 func TestBrowsersOverTLS(t *testing.T) {
 	ca, err := devca.New("web")
 	if err != nil {

@@ -49,7 +49,7 @@ const (
 )
 
 // OPS-6.2: an order reaches the shard when the proxy names a user who may give orders and a page of this console sent it, in the name of that
-// user; whatever else is tried reaches nobody.
+// user; whatever else is tried reaches no shard.
 func TestOrders(t *testing.T) {
 	stub := &orderStub{}
 	base, _, _ := serveConsole(t, &shardStub{name: "red", orders: stub}, writing)
@@ -71,8 +71,8 @@ func TestOrders(t *testing.T) {
 		{"a forged actor beside the proxy's name", pauseURL, pauseNow, with("X-User", "alice@example.com", "bigfleet-actor", "bob"), 200, "", "pause by alice@example.com: a bad image"},
 		{"no reason", pauseURL, `{}`, with("X-User", "alice@example.com"), 400, "reason", ""},
 		{"a reader", pauseURL, pauseNow, with("X-User", "bob@example.com"), 403, "--writers", ""},
-		{"nobody", pauseURL, pauseNow, own, 401, "nobody is named", ""},
-		{"an empty name", pauseURL, pauseNow, with("X-User", ""), 401, "nobody is named", ""},
+		{"no user", pauseURL, pauseNow, own, 401, "no user is named", ""},
+		{"an empty name", pauseURL, pauseNow, with("X-User", ""), 401, "no user is named", ""},
 		{"two names", pauseURL, pauseNow, with("X-User", "bob@example.com", "X-User", "alice@example.com"), 401, "several users", ""},
 		{"a long name", pauseURL, pauseNow, with("X-User", strings.Repeat("a", 129)), 401, "not one", ""},
 		{"no page of the console", pauseURL, pauseNow, []string{"bigfleet-target", "s0", "X-User", "alice@example.com"}, 403, "a page of the console", ""},

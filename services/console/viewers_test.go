@@ -30,7 +30,7 @@ func TestNeedsByWindow(t *testing.T) {
 				for _, r := range m.GetUpserts() {
 					by[r.GetKey()] = r.GetNeed().GetNeed().GetRowId()
 					if n := r.GetNeed(); n.GetAgeCyclesUnmet() != 0 || !n.GetSatisfied() && n.GetUnmetSinceUnixNanos() == 0 {
-						t.Errorf("an age that is not told again: %v", n)
+						t.Errorf("an age that is not sent again: %v", n)
 					}
 				}
 				for _, k := range m.GetSummary().GetKeys() {
@@ -76,7 +76,7 @@ func TestFirstViewerFindsNeeds(t *testing.T) {
 	shard := &shardStub{name: "red"}
 	shard.cycle.Store(1)
 	base, _, _ := serveConsole(t, shard)
-	eventually(t, "the needs are read with nobody looking", func() bool { return shard.inspects.Load() > 0 })
+	eventually(t, "the needs are read without a viewer", func() bool { return shard.inspects.Load() > 0 })
 	eventually(t, "the first frame of a viewer has all rows", func() bool { // what was asked for may be on its way still
 		stream, err := consoleClient(base).WatchNeeds(t.Context(), connect.NewRequest(&pb.WatchNeedsRequest{Window: &pb.NeedWindow{Limit: 9}}))
 		if err != nil || !stream.Receive() {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// COORD-1.1, 1.2: a coordinator dials its peers and nobody else. It makes clients of its own two services alone, never of a
+// COORD-1.1, 1.2: a coordinator dials its peers alone. It makes clients of its own two services alone, never of a
 // shard, a provider or a cluster; what it has to say goes with the answers to reports.
 func TestWhomItDials(t *testing.T) {
 	client := regexp.MustCompile(`^New[A-Za-z]+Client$`)

@@ -14,7 +14,7 @@ import (
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// COORD-21.2, 13.3: whoever comes first, nobody but the first replica begins a group, and not before all answered.
+// COORD-21.2, 13.3: in whatever order replicas start, only the first one begins a group, and not before all answered.
 func TestOnlyTheFirstReplicaBegins(t *testing.T) {
 	r := newReplicas(t, 3)
 	r.start(2, 1)
@@ -106,7 +106,7 @@ func TestFiveAndBack(t *testing.T) {
 	r.group(c, 3)
 	r.stop(gone)
 
-	r.start(gone) // with its disk: it asks to join and is told why not
+	r.start(gone) // with its disk: it asks to join and is refused with the reason
 	time.Sleep(2 * time.Second)
 	r.group(c, 3)
 	must(t, c, admin.ReadmitRaftPeer, &v1.ReadmitRaftPeerRequest{NodeId: id(gone)})
@@ -120,7 +120,7 @@ func TestFiveAndBack(t *testing.T) {
 	}
 }
 
-// COORD-21.14, 6.4.2: a rolling restart. Whoever asks meanwhile gets an answer within its own deadline, at every moment.
+// COORD-21.14, 6.4.2: a rolling restart. A client that asks meanwhile gets an answer within its own deadline, at every moment.
 func TestRollingRestart(t *testing.T) {
 	r := newReplicas(t, 3).startAll()
 	c := r.client(nil)

@@ -132,7 +132,7 @@ func TestDamagedArchives(t *testing.T) {
 	file := filepath.Join(dir, "good.tar")
 	save(t, c, file)
 	if err := archive.Save(file, []byte("{}"), []byte("x"), false); err == nil {
-		t.Error("COORD-15.4: an archive was replaced without being told to")
+		t.Error("COORD-15.4: an archive was replaced without a flag that allows it")
 	}
 	good, err := os.ReadFile(file)
 	if err != nil {

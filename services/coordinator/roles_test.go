@@ -186,7 +186,7 @@ func TestPlaintextOrdersFromElsewhere(t *testing.T) {
 }
 
 // COORD-7.1, 6.2.5: a report is refused for its arguments before its sender, and for its sender before anything of it is
-// kept: nobody registers another shard, an admin neither.
+// kept: no one registers another shard, not even an admin.
 func TestWhoseReport(t *testing.T) {
 	p := newPKI(t)
 	r := newReplicas(t, 1)

@@ -92,7 +92,7 @@ func TestOrders(t *testing.T) {
 	assign := func(value, shard string) *v1.AssignDomainRequest {
 		return &v1.AssignDomainRequest{TopologyKey: zone, TopologyValue: value, ShardId: shard}
 	}
-	err := refused(t, c, connect.CodeNotFound, core.AssignDomain, assign("eu-1a", "nobody"))
+	err := refused(t, c, connect.CodeNotFound, core.AssignDomain, assign("eu-1a", "unknown"))
 	if p := detail[*v1.Problem](t, err); p.GetReason() != "unknown-shard" || p.GetHint() == "" {
 		t.Errorf("COORD-16.7: %v", p)
 	}
@@ -190,7 +190,7 @@ func TestShardsComeAndGo(t *testing.T) {
 	if len(reports) != 1 || reports[0].GetSummary().GetTotalMachines() != 10 {
 		t.Fatalf("%v", reports)
 	}
-	refused(t, c, connect.CodeNotFound, core.ListShardReports, &v1.ListShardReportsRequest{ShardId: "nobody"})
+	refused(t, c, connect.CodeNotFound, core.ListShardReports, &v1.ListShardReportsRequest{ShardId: "unknown"})
 
 	// COORD-16.10: who, what, why and with which result, newest first.
 	audit := must(t, c, admin.ListAudit, &v1.ListAuditRequest{Method: "RemoveShard"}).GetRecords()

@@ -12,7 +12,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/unplaced"
 )
 
-// Limits of lanes. A lane that is full drops the newest frame, which the shard repeats.
+// Limits of queues. A queue that is full drops the newest frame, which the shard repeats.
 const (
 	reclaimParallel = 8
 	reclaimQueue    = 4096
@@ -99,7 +99,7 @@ func (r *router) acknowledged(l *session.Link, a *pb.Acknowledgement) {
 	}
 }
 
-// bootstrapRequest answers beside every lane: a blob that waits for slow writes expires, and a healthy machine fails
+// bootstrapRequest answers beside every queue: a blob that waits for slow writes expires, and a healthy machine fails
 // (OP-4.12).
 func (r *router) bootstrapRequest(l *session.Link, in *pb.BootstrapRequest) {
 	respond := func(out *pb.BootstrapBlobResponse) {

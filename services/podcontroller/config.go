@@ -20,7 +20,7 @@ import (
 const (
 	UnmanagedNodeSelectorDefault = "node-role.kubernetes.io/control-plane"
 	BestEffortFloorDefault       = "cpu=10m,memory=16Mi"
-	WorkersDefault               = 64               // as a closed loop they must keep up with whoever creates the Pods
+	WorkersDefault               = 64               // as a closed loop they must keep up with the controllers that create Pods
 	cacheSyncDefault             = 10 * time.Minute // a large cluster lists for minutes, and a restart loop only adds heat
 	workersMax                   = 256
 	namespaceDefault             = "default"

@@ -52,7 +52,7 @@ func TestMachinesFromAnyPlace(t *testing.T) {
 	}
 }
 
-// WIRE-9.4: whoever asks for what changed since an answer gets the needs of clusters that changed, each whole, and knows from the number of
+// WIRE-9.4: a reader that asks for what changed since an answer gets the needs of clusters that changed, each whole, and knows from the number of
 // all needs when a cluster went; a revision that the process does not know brings everything.
 func TestNeedsThatChanged(t *testing.T) {
 	s := start(t, NewProvider(slots(10)...).Serve(t))

@@ -260,7 +260,7 @@ func (s *shell) group() *process.Group {
 	return g
 }
 
-// reopen lets whoever rotates the audit log say so (SHARD-28.8).
+// reopen is called when the audit log was rotated (SHARD-28.8).
 func (s *shell) reopen(ctx context.Context) error {
 	for {
 		select {

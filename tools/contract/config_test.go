@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WIRE-13.1, 13.3: lint and breaking rules are exactly those of the specification. Whoever wants another exception writes it there.
+// WIRE-13.1, 13.3: lint and breaking rules are exactly those of the specification. Another exception is written there first.
 func TestBufConfigIsWhatTheSpecificationSays(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "spec", "wire.md"))
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 // ReadSpec reads the tables of the specification into a Spec. Spec.Listing and Listing (over compiled descriptors) write
 // the same schema as the same lines of text, so that the test that compares them shows a difference as the two lines
-// that disagree. A typo can then land on neither side: whoever edits the table must edit the proto, and the reverse.
+// that disagree. A typo can then land on neither side: an edit of the table needs one of the proto, and the reverse.
 //
 // Strip reduces compiled files to the contract alone (numbers below 1000 of section 14). Its output is the image that
 // `buf breaking` guards for ever; cmd/contractimage writes it.

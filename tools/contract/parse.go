@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The shapes of wire.md. Tables are told apart by their header row.
+// The shapes of wire.md. A table's header row says what it holds.
 const (
 	headFiles     = "| File | Kind | Holds | Imports |"
 	headServices  = "| Service | Server, port | Dialled by | Kind |"

@@ -120,7 +120,7 @@ func (g *Graph) chain(p *pkg, imports, never, allow []string, through func(*pkg)
 	return nil
 }
 
-// checkModules looks at the go.mod files of From: what is required there reaches everybody who requires that module.
+// checkModules looks at the go.mod files of From: what is required there reaches every module that requires it.
 func (g *Graph) checkModules(r Rule) []Violation {
 	var out []Violation
 	for _, m := range g.modules {

@@ -42,7 +42,7 @@ func TestDependencyDirections(t *testing.T) {
 }
 
 // Every module is in go.work, so that no rule and no `make test` passes one by. The modules of pinned tools are not, nor that of
-// the peer that B14 builds, nor that of Cluster API for `make capi`: their dependencies would choose the versions of everybody else's.
+// the peer that B14 builds, nor that of Cluster API for `make capi`: their dependencies would choose the versions of all other modules.
 func TestEveryModuleIsInTheWorkspace(t *testing.T) {
 	outside, err := load(t, root, prefix).Outside(root + "/")
 	if err != nil {

@@ -87,7 +87,7 @@ func unwanted(file, name string) (string, error) {
 	if info.Size() > fileBytesMax && !slices.ContainsFunc(largeAllowed, func(a string) bool {
 		return strings.HasPrefix(name, a) || path.Base(name) == a
 	}) {
-		return fmt.Sprintf("%d KiB, and %d KiB is the limit: everybody who clones the repository pays for it", info.Size()>>10, fileBytesMax>>10), nil
+		return fmt.Sprintf("%d KiB, and %d KiB is the limit: every clone of the repository pays for it", info.Size()>>10, fileBytesMax>>10), nil
 	}
 	f, err := os.Open(file)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestWordCheckBites(t *testing.T) {
-	words := []Word{{Not: "shelf", Use: "interner"}, {Not: "lane", Use: "queue", Below: "services/shard"}}
+	words := []Word{{Not: "shelf", Use: "interner"}, {Not: "lane", Use: "queue", Below: "services/shard", Except: "services/shard/road"}}
 	for text, want := range map[string]string{
 		"var a, topShelf = 1, 2\n":     `services/shard/command.go:1: "topShelf": write interner`,
 		"// one\n// A lane of it.\n":   `services/shard/command.go:2: "lane": write queue`,
@@ -27,6 +27,9 @@ func TestWordCheckBites(t *testing.T) {
 		if got := strings.Join(wordsIn("services/shard/command.go", text, words), "\n"); got != want {
 			t.Errorf("%q\n got %q\nwant %q", text, got, want)
 		}
+	}
+	if got := wordsIn("services/shard/road/lane.go", "lane\n", words); got != nil {
+		t.Errorf("a word is forbidden where it stays: %q", got)
 	}
 	if got := wordsIn("services/operator/router.go", "lane\n", words); got != nil {
 		t.Errorf("a word of the shard is forbidden elsewhere: %q", got)

@@ -64,7 +64,7 @@ func (p *plan) write(t *testing.T, name, text string) {
 }
 
 // A release is compared with the highest release below it, by what people import. Before 1.0.0 a patch breaks nothing and a
-// minor version says what it breaks; a package that nobody can import may change.
+// minor version says what it breaks; a package that cannot be imported may change.
 func TestABrokenGoAPIIsFound(t *testing.T) {
 	p := taggedRepository(t)
 	check := func(version string) (string, error) {

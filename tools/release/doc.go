@@ -4,7 +4,7 @@
 //	go run ./tools/release -version v0.2.0 -out dist -tag       # also makes the release commit and its tags
 //
 // Between releases the modules of this repository require each other at v0.0.0 and replace each other by path. Consumers ignore
-// `replace`, so nobody outside could build that. A release is one commit beside main in which no published module has a replace
+// `replace`, so that could not be built outside. A release is one commit beside main in which no published module has a replace
 // directive and every sibling has the version of the release; each module has its own tag on that commit, named after its directory.
 //
 // A version that breaks what the release before it promised is refused (compat.go).

@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// writeSBOMs writes NAME.spdx.json beside each binary, from what the linker stamped into it.
+// writeSBOMs writes NAME.spdx.json beside each binary, from what the linker wrote into it.
 func (p *plan) writeSBOMs() error {
 	entries, err := os.ReadDir(filepath.Join(p.out, "bin"))
 	if err != nil {

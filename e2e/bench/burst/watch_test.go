@@ -70,7 +70,7 @@ func first(at *time.Time) {
 	}
 }
 
-// created notes that the API server answered the creation of a Pod. It is the clock of whoever waits: a watch shows a Pod late
+// created notes that the API server answered the creation of a Pod. It is the user's clock: a watch shows a Pod late
 // when the API server has much to do, which would make a wait look short.
 func (w *watches) created(namespace, name string) {
 	w.mu.Lock()

@@ -28,7 +28,7 @@ import (
 const asBare = "BIGFLEET_TEST_AS_BARE"
 
 // bareServer is the least that answers calls: no machines, no fences, no states. A Get is a constant. An ack waits for an append of
-// 512 bytes and one fsync that it shares with whoever waits too, and 50 ms later the same is written once more, as the
+// 512 bytes and one fsync that it shares with other waiting calls, and 50 ms later the same is written once more, as the
 // completion of a transition must be (PROV-12.1, 12.2). It is the floor of what this machine, this disk and this protocol
 // can do in the minute of the measurement.
 type bareServer struct {

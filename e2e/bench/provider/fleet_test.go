@@ -133,7 +133,7 @@ func start(b *testing.B, slots, hosts int, args ...string) *fleet {
 		b.Fatal(err)
 	}
 	config := b.TempDir() + "/config.yaml"
-	// Rounds are asked for by the benchmark of rounds alone; slots that nobody asks about are not described.
+	// Rounds are asked for by the benchmark of rounds alone; slots that no request names are not described.
 	text := fmt.Sprintf("hosts: %d\ntook: %s\nlog: {level: error}\nserver: {pprof: true}\n", hosts, took)
 	if slots > 0 {
 		text += fmt.Sprintf("seed_count: %d\n", slots)

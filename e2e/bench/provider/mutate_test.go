@@ -107,7 +107,7 @@ func BenchmarkAcksByFleet(b *testing.B) {
 
 // PROV-25.7, scenario 30: 500 mutations a second while full lists of 500,000 run back to back, against the same without; and
 // against a bare handler that sends as many bytes beside as many acks, because two cores that move half a gigabyte a second
-// have less time for everybody.
+// have less time for each call.
 func BenchmarkAcksWhileListing(b *testing.B) {
 	machines, batch := scaled(500_000), scaledBatch(500)
 	f := start(b, machines, 0)

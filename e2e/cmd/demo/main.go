@@ -54,7 +54,7 @@ func (s story) say(format string, args ...any) {
 }
 
 func run(ctx context.Context, out io.Writer, keep bool) (err error) {
-	tell := story{out, time.Now()}
+	log := story{out, time.Now()}
 	s, err := fixture.Start(ctx, fixture.Config{
 		Offerings: offerings, Progress: out,
 		// The budget that spaces reclaims would stretch the demo; everything else is as in production.
@@ -64,7 +64,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		return err
 	}
 	defer func() {
-		tell.say("stopping")
+		log.say("stopping")
 		if err != nil && ctx.Err() == nil {
 			_, _ = fmt.Fprintln(out, s.Logs(30))
 		}
@@ -76,8 +76,8 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	if err := s.Settled(ctx); err != nil {
 		return err
 	}
-	tell.say("ready: one cluster with no Node but its control plane's, a shard, a provider with 25 machines to sell")
-	if err := acquire(ctx, tell, s); err != nil {
+	log.say("ready: one cluster with no Node but its control plane's, a shard, a provider with 25 machines to sell")
+	if err := acquire(ctx, log, s); err != nil {
 		return err
 	}
 	if keep {
@@ -85,10 +85,10 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		<-ctx.Done()
 		return nil
 	}
-	return giveBack(ctx, tell, s)
+	return giveBack(ctx, log, s)
 }
 
-func acquire(ctx context.Context, tell story, s *fixture.Fixture) error {
+func acquire(ctx context.Context, log story, s *fixture.Fixture) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the Pods did not all run in time"))
 	defer cancel()
 	red := s.Clusters[0]
@@ -96,11 +96,11 @@ func acquire(ctx context.Context, tell story, s *fixture.Fixture) error {
 	if err != nil {
 		return err
 	}
-	tell.say("a Deployment asks for %d Pods of 1 cpu", pods)
+	log.say("a Deployment asks for %d Pods of 1 cpu", pods)
 	if err := red.Deploy(ctx, fixture.Workload{Name: "web", Replicas: pods, CPU: "1", Memory: "1Gi"}); err != nil {
 		return err
 	}
-	picture := func(p fixture.Picture) { tell.say("%s", p) }
+	picture := func(p fixture.Picture) { log.say("%s", p) }
 	err = s.Until(ctx, red, picture, func(p fixture.Picture) bool {
 		return p.PodsRunning == pods && p.Requests["Acknowledged"] == pods && p.Upcoming["Ready"] == machines
 	})
@@ -108,29 +108,29 @@ func acquire(ctx context.Context, tell story, s *fixture.Fixture) error {
 	if err != nil {
 		return err
 	}
-	tell.say("all %d Pods run on %d machines; Pod created to Pod Running: %s", pods, machines, took)
+	log.say("all %d Pods run on %d machines; Pod created to Pod Running: %s", pods, machines, took)
 	return nil
 }
 
-func giveBack(ctx context.Context, tell story, s *fixture.Fixture) error {
+func giveBack(ctx context.Context, log story, s *fixture.Fixture) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the machines were not given back in time"))
 	defer cancel()
 	red := s.Clusters[0]
-	tell.say("the Deployment is scaled to zero")
+	log.say("the Deployment is scaled to zero")
 	if err := red.Scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	picture := func(p fixture.Picture) { tell.say("%s", p) }
+	picture := func(p fixture.Picture) { log.say("%s", p) }
 	if err := s.Until(ctx, red, picture, func(p fixture.Picture) bool {
 		return p.Nodes == 0 && len(p.Upcoming) == 0 && p.Machines["idle"] == machines
 	}); err != nil {
 		return err
 	}
-	tell.say("the machines are drained and idle; spot machines are kept for one minute in case somebody needs them")
+	log.say("the machines are drained and idle; spot machines are kept for one minute in case somebody needs them")
 	if err := s.Until(ctx, red, picture, func(p fixture.Picture) bool { return p.Machines["speculative"] == 25 }); err != nil {
 		return err
 	}
-	tell.say("every machine was given back")
+	log.say("every machine was given back")
 	return nil
 }
 

@@ -38,12 +38,12 @@ func main() {
 
 // outer starts the first process of the host and lives as long as it.
 func outer(dir, name string) error {
-	ready, tell, err := os.Pipe()
+	ready, isReady, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command("/proc/self/exe", dir, name, "inside")
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{tell}
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{isReady}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
@@ -51,7 +51,7 @@ func outer(dir, name string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	_ = tell.Close()
+	_ = isReady.Close()
 	if n, _ := ready.Read(make([]byte, 1)); n == 1 {
 		file := filepath.Join(dir, "pid") // is there whole or not at all
 		if err := os.WriteFile(file+".new", []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {

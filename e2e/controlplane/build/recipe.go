@@ -108,7 +108,7 @@ func majorMinor(version string) (major, minor string) {
 	return parts[0], parts[1]
 }
 
-// linkFlags drops symbol tables and debug information: the binaries are half the size and nobody debugs them.
+// linkFlags drops symbol tables and debug information: the binaries are half the size and these programs are not debugged.
 func (r recipe) linkFlags() string {
 	return strings.Join(append([]string{"-s", "-w"}, r.ldflags...), " ")
 }

@@ -39,7 +39,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes a CA. name goes into its subject, so that two of them can be told apart.
+// New makes a CA. name goes into its subject, which distinguishes two of them.
 func New(name string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -403,7 +403,7 @@ func TestFileWithoutALog(t *testing.T) {
 	}
 }
 
-// What a system call says is told with the file and the way out, and stays within reach.
+// The error of a system call is reported with the file and the remedy, and can be unwrapped.
 func TestSentences(t *testing.T) {
 	for cause, want := range map[error]string{
 		syscall.ENOSPC: "free some space", syscall.EROFS: "read-only", syscall.EIO: "replace the disk", os.ErrPermission: "write access",

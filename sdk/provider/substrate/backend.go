@@ -307,7 +307,7 @@ func (c *Cloud) Notify(ctx context.Context, send func(provider.Notice)) error {
 	}
 }
 
-func (c *Cloud) tell(n provider.Notice) {
+func (c *Cloud) notify(n provider.Notice) {
 	select {
 	case c.notices <- n:
 	default: // Describe shows it without the notice

@@ -279,7 +279,7 @@ func comparePools(a, b PoolKey) int {
 	return int(a.CapacityType) - int(b.CapacityType)
 }
 
-// Running is one host, for whoever plays fate: its machine, its pool, whether an interruption is under way.
+// Running is one host, for tests that inject faults: its machine, its pool, whether an interruption is under way.
 type Running struct {
 	Machine     string
 	Pool        PoolKey

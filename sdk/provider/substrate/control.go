@@ -293,7 +293,7 @@ func (c *Cloud) Interrupt(machine string, notice time.Duration) {
 	h := c.sorted()[i]
 	h.interrupted = true
 	c.ledger.interruptions++
-	c.tell(provider.Notice{MachineID: machine, InterruptionProbability: 1})
+	c.notify(provider.Notice{MachineID: machine, InterruptionProbability: 1})
 	time.AfterFunc(c.simulated(notice), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -301,6 +301,6 @@ func (c *Cloud) Interrupt(machine string, notice time.Duration) {
 			return
 		}
 		c.end(h)
-		c.tell(provider.Notice{MachineID: machine, Gone: true})
+		c.notify(provider.Notice{MachineID: machine, Gone: true})
 	})
 }

@@ -211,8 +211,8 @@ func runInImage(t *testing.T, root, module string) {
 	if err := os.WriteFile(filepath.Join(etc, "config.yaml"), config, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	const nobody = 65532
-	if err := os.Chown(volume, nobody, nobody); err != nil {
+	const unprivileged = 65532
+	if err := os.Chown(volume, unprivileged, unprivileged); err != nil {
 		t.Fatal(err)
 	}
 	addr := free(t)
@@ -220,7 +220,7 @@ func runInImage(t *testing.T, root, module string) {
 		"--metrics-addr="+addr, "--data-dir=/var/lib/bigfleet")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = &out, &out, "/", []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

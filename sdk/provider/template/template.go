@@ -83,7 +83,7 @@ func Write(p Params) (dir string, written []string, err error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return v.Dir, written, err
 		}
-		if err := os.WriteFile(file, all[name], 0o644); err != nil { //nolint:gosec // source code, for everybody to read
+		if err := os.WriteFile(file, all[name], 0o644); err != nil { //nolint:gosec // source code, readable for all
 			return v.Dir, written, err
 		}
 		written = append(written, name)

@@ -100,7 +100,7 @@ func files(meta, state []byte) []file {
 }
 
 // Save writes an archive to a file: beside the target first, then renamed, so that the target is whole or absent. It
-// refuses to replace a file unless told to.
+// refuses to replace a file unless the caller says so.
 func Save(path string, meta, state []byte, replace bool) (err error) {
 	if _, err := os.Lstat(path); err == nil && !replace {
 		return fmt.Errorf("%s exists: choose another file, or overwrite it with force", path)

@@ -16,7 +16,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
 )
 
-// FenceStride is how far a restore raises the fencing term, unless told otherwise (COORD-2).
+// FenceStride is how far a restore raises the fencing term, unless the caller says otherwise (COORD-2).
 const FenceStride = 1_000_000
 
 // Restoration says where a state goes.

@@ -144,14 +144,14 @@ func (s *Shard) hand(move, from, to string, ids []string, want State) ([]string,
 	return nil, "let-go", nil
 }
 
-// Holds reports whether an older shard was told to take a domain.
+// Holds reports whether an older shard was instructed to take a domain.
 func (s *Shard) Holds(domain string) bool {
 	s.Inventory.mu.Lock()
 	defer s.Inventory.mu.Unlock()
 	return s.disk.domains[domain]
 }
 
-// Domains lists what an older shard was told to take.
+// Domains lists what an older shard was instructed to take.
 func (s *Shard) Domains() []string {
 	s.Inventory.mu.Lock()
 	defer s.Inventory.mu.Unlock()

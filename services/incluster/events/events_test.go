@@ -73,7 +73,7 @@ func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	return s.err
 }
 
-// pause is a while, and until everybody else is done with it.
+// pause is a while, and until all other goroutines are idle.
 func pause(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -85,7 +85,7 @@ func (c *Client) round(ctx context.Context, d doing, call func(context.Context, 
 				waits++
 				queue = append([]endpoint{at}, queue...)
 			} else {
-				return false, last // whoever else is asked only names this one
+				return false, last // any other replica would only name this one
 			}
 		case notLeader:
 			last = err

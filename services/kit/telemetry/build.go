@@ -8,7 +8,7 @@ import (
 )
 
 // Set by the linker in release builds: -ldflags "-X .../telemetry.version=v1.2.3 -X ....commit=... -X ....date=...".
-// Without it the build information that Go stamps itself is used. Nothing else may write them.
+// Without it the build information that Go writes itself is used. Nothing else may write them.
 var version, commit, date string
 
 // Build says what is running.
@@ -16,7 +16,7 @@ type Build struct {
 	Version, Commit, Date, Go string
 }
 
-// ReadBuild returns what the linker or the Go toolchain stamped. The version of a build without one is "devel"; other
+// ReadBuild returns what the linker or the Go toolchain wrote. The version of a build without one is "devel"; other
 // parts that are not known are "unknown".
 func ReadBuild() Build {
 	b := Build{Version: version, Commit: commit, Date: date, Go: runtime.Version()}

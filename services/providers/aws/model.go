@@ -248,7 +248,7 @@ func (m *model) TerminateInstances(ctx context.Context, in *ec2.TerminateInstanc
 		i, err := m.get(in.InstanceIds)
 		if err == nil && i.State != types.InstanceStateNameTerminated {
 			m.turn(i, types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated)
-			m.forgetOld()
+			m.dropTerminated()
 		}
 		return &ec2.TerminateInstancesOutput{}, err
 	})
@@ -257,8 +257,8 @@ func (m *model) TerminateInstances(ctx context.Context, in *ec2.TerminateInstanc
 // terminatedKept is how long a terminated instance is shown. AWS shows it for about an hour.
 const terminatedKept = time.Minute
 
-// forgetOld drops instances that were terminated long ago with what belonged to them. Without it a long run would spend its time on them.
-func (m *model) forgetOld() {
+// dropTerminated drops instances that were terminated long ago with what belonged to them. Without it a long run would spend its time on them.
+func (m *model) dropTerminated() {
 	maps.DeleteFunc(m.Instances, func(_ string, i *modelInstance) bool {
 		return i.State == types.InstanceStateNameTerminated && time.Since(i.Since) > terminatedKept
 	})

@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// wish is what an operator wants to offer.
-type wish struct {
+// selection is what the offerings are for.
+type selection struct {
 	region                 string
 	types, zones, capacity []string
 	count                  int
@@ -25,7 +25,7 @@ type wish struct {
 
 // offeringsCommand writes offerings with the shapes and prices that AWS has, for --offerings and for the chart's values.
 func offeringsCommand() *cobra.Command {
-	var w wish
+	var w selection
 	cmd := &cobra.Command{
 		Use: "offerings", Short: "Print offerings of EC2 for the configuration file, with shapes and prices",
 		Long: "Print offerings of EC2 for the configuration file. Shapes and prices come from AWS; with --offline they come from the\n" +
@@ -53,7 +53,7 @@ func offeringsCommand() *cobra.Command {
 	return cmd
 }
 
-func (w wish) print(ctx context.Context, out io.Writer) error {
+func (w selection) print(ctx context.Context, out io.Writer) error {
 	sections, note, err := w.sections(ctx)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ type section struct {
 	Labels       map[string]string `yaml:"labels"`
 }
 
-// sections are the offerings in the order of the wish. note says where the numbers come from.
-func (w wish) sections(ctx context.Context) (out []section, note string, err error) {
+// sections are the offerings in the order of the flags. note says where the numbers come from.
+func (w selection) sections(ctx context.Context) (out []section, note string, err error) {
 	shapes, price, note, err := w.ask(ctx)
 	if err != nil {
 		return nil, "", err
@@ -123,7 +123,7 @@ func (w wish) sections(ctx context.Context) (out []section, note string, err err
 // pricer is the price of a type in a zone.
 type pricer func(name, zone, capacity string) (float64, error)
 
-func (w wish) ask(ctx context.Context) (map[string]shape, pricer, string, error) {
+func (w selection) ask(ctx context.Context) (map[string]shape, pricer, string, error) {
 	if w.offline {
 		list := recorded.Prices[w.region]
 		if list == nil {
@@ -144,7 +144,7 @@ func (w wish) ask(ctx context.Context) (map[string]shape, pricer, string, error)
 	return w.askCloud(ctx, api)
 }
 
-func (w wish) askCloud(ctx context.Context, api cloud) (map[string]shape, pricer, string, error) {
+func (w selection) askCloud(ctx context.Context, api cloud) (map[string]shape, pricer, string, error) {
 	b := &backend{Config: Config{cloud: api, settings: settings{Region: w.region}}, log: discard}
 	var names []types.InstanceType
 	for _, n := range w.types {

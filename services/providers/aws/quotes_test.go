@@ -128,7 +128,7 @@ func TestOfferings(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "mars-1") || !strings.Contains(err.Error(), "us-east-1") {
 		t.Errorf("an unknown region: %v", err)
 	}
-	live := wish{region: "us-east-1", types: []string{"m5.large"}, zones: []string{"us-east-1a"}, capacity: []string{"spot"}, count: 1}
+	live := selection{region: "us-east-1", types: []string{"m5.large"}, zones: []string{"us-east-1a"}, capacity: []string{"spot"}, count: 1}
 	m, err := newModel("", 0)
 	must(t, err)
 	_, price, _, err := live.askCloud(t.Context(), m.cloud())

@@ -127,7 +127,7 @@ func (b *backend) Create(_ context.Context, op provider.CreateOp) (provider.Host
 	return provider.Host{Ref: b.ref(op.Machine.ID), MachineID: op.Machine.ID, StoreID: op.StoreID, OperationID: op.ID}, nil
 }
 
-// Configure makes the boot Secret, the infrastructure machine and the Machine, in this order: whoever finds a Machine finds
+// Configure makes the boot Secret, the infrastructure machine and the Machine, in this order: a reader that finds a Machine finds
 // the others too. Repeated with the same operation id it continues where it ended.
 func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error {
 	if len(op.Blob) == 0 {

@@ -18,15 +18,15 @@ import (
 
 // backend implements provider.Backend and, of the optional interfaces, Resetter, Attacher, Notifier, Estimator and Checker.
 type backend struct {
-	config    Config
-	log       *slog.Logger
-	inventory *inventory
-	desk      *desk
-	nodes     *nodeready.Source // nil without real clusters
-	fleet     provider.Fleet
-	news      chan struct{}
-	agents    net.Addr // where agents dial
-	started   time.Time
+	config     Config
+	log        *slog.Logger
+	inventory  *inventory
+	hostAgents *agentServer
+	nodes      *nodeready.Source // nil without real clusters
+	fleet      provider.Fleet
+	news       chan struct{}
+	agents     net.Addr // where agents dial
+	started    time.Time
 
 	server *http.Server
 	life   context.Context
@@ -51,8 +51,8 @@ func newBackend(c Config) (*backend, error) {
 	if _, err := b.inventory.load(); err != nil {
 		return nil, err
 	}
-	b.desk = newDesk(b.inventory, b.log, b.tell)
-	server, addr, ended, err := b.desk.serve(c.AgentAddr, c.TLS)
+	b.hostAgents = newAgentServer(b.inventory, b.log, b.notify)
+	server, addr, ended, err := b.hostAgents.serve(c.AgentAddr, c.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -103,12 +103,12 @@ func (b *backend) follow() {
 		}
 		if changed {
 			b.log.Info("inventory read", "hosts", len(b.inventory.all()))
-			b.tell()
+			b.notify()
 		}
 	}
 }
 
-func (b *backend) tell() {
+func (b *backend) notify() {
 	select {
 	case b.news <- struct{}{}:
 	default:
@@ -166,7 +166,7 @@ func (b *backend) Describe(ctx context.Context, found func(provider.Host) error)
 func (b *backend) describe(h *Entry, m provider.Machine, known bool) (provider.Host, bool) {
 	a := h.attributes()
 	host := provider.Host{Ref: h.ProviderID, Attributes: &a}
-	r, at := b.desk.last(h.Name)
+	r, at := b.hostAgents.last(h.Name)
 	fresh := r != nil && time.Since(at) < b.config.Silence
 	switch {
 	case known && m.State != lifecycle.Idle:
@@ -209,12 +209,12 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 	if err := b.wake(ctx, h); err != nil {
 		return err
 	}
-	if r, _ := b.desk.last(h.Name); r.GetOperationId() != op.ID { // else it has begun, and the Node may be its own
+	if r, _ := b.hostAgents.last(h.Name); r.GetOperationId() != op.ID { // else it has begun, and the Node may be its own
 		if err := b.removeNodes(ctx, op.Cluster, op.Machine); err != nil {
 			return err
 		}
 	}
-	return b.desk.do(ctx, h.Name, &pb.ReportHostResponse{Task: &pb.ReportHostResponse_Configure{Configure: &pb.ConfigureHost{
+	return b.hostAgents.do(ctx, h.Name, &pb.ReportHostResponse{Task: &pb.ReportHostResponse_Configure{Configure: &pb.ConfigureHost{
 		OperationId: op.ID, MachineId: op.Machine.ID, ClusterId: op.Cluster, BootData: op.Blob,
 	}}}, pb.HostPhase_HOST_PHASE_CONFIGURED)
 }
@@ -242,7 +242,7 @@ func (b *backend) reset(ctx context.Context, m provider.Machine, cluster, id str
 	if err != nil {
 		return err
 	}
-	if err := b.desk.do(ctx, h.Name, &pb.ReportHostResponse{Task: &pb.ReportHostResponse_Reset_{Reset_: &pb.ResetHost{
+	if err := b.hostAgents.do(ctx, h.Name, &pb.ReportHostResponse{Task: &pb.ReportHostResponse_Reset_{Reset_: &pb.ResetHost{
 		OperationId: id, GraceSeconds: int64(grace / time.Second),
 	}}}, pb.HostPhase_HOST_PHASE_CLEAN); err != nil {
 		return err

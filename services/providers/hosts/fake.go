@@ -25,7 +25,7 @@ const pretendedHosts = 60
 // provider, so they report seldom.
 const pretendedWait = 50 * time.Second
 
-// fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
+// fake is the real backend with pretended hosts: its agent server, its inventory and real agents, each on a machine whose facts are a file. In
 // front of it stands the simulated cloud of the SDK, so that every fault can be injected. No cluster is asked.
 type fake struct {
 	substrate.Undeletable
@@ -117,7 +117,7 @@ func (f *fake) awaitAgents(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agentsTime+agentTime*time.Duration(len(f.b.inventory.all())))
 	defer cancel()
 	for _, h := range f.b.inventory.all() {
-		for r, _ := f.b.desk.last(h.Name); r == nil; r, _ = f.b.desk.last(h.Name) {
+		for r, _ := f.b.hostAgents.last(h.Name); r == nil; r, _ = f.b.hostAgents.last(h.Name) {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("the agent of simulated host %s does not report", h.Name)

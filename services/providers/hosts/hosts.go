@@ -7,7 +7,7 @@
 // It never runs a command of others on a host, never offers a host that is not proven clean, and never gives up a node because
 // an agent is silent. A reset that fails leaves the machine FAILED with the reason; the host is tried again or waits for a person.
 //
-// It is written on sdk/provider like anybody's. NewCommand is the program. Start at Config, then backend.go; desk.go is the
+// It is written on sdk/provider like anybody's. NewCommand is the program. Start at Config, then backend.go; agent_server.go is the
 // agents' port. Clauses are cited as PROV-n.m of docs/spec/provider.md.
 package hosts
 

@@ -27,20 +27,20 @@ import (
 // host's power control, too.
 type warden struct {
 	*testing.T
-	dir, url   string
-	rpc, desk  string // host:port
-	machine    *agent.Pretended
-	client     bigfleetv1alpha1connect.CapacityProviderClient
-	mu         sync.Mutex
-	programs   map[string]*exec.Cmd
-	points     []string            // that were passed, each once, in their order
-	runs       map[string][]string // which services of the host ran at the first pass of each
-	want       pb.MachineState
-	epoch      int64
-	power      string
-	victim, at string // killed at the first pass of the point
-	killed     bool   // at is reached
-	ended      bool
+	dir, url    string
+	rpc, agents string // host:port
+	machine     *agent.Pretended
+	client      bigfleetv1alpha1connect.CapacityProviderClient
+	mu          sync.Mutex
+	programs    map[string]*exec.Cmd
+	points      []string            // that were passed, each once, in their order
+	runs        map[string][]string // which services of the host ran at the first pass of each
+	want        pb.MachineState
+	epoch       int64
+	power       string
+	victim, at  string // killed at the first pass of the point
+	killed      bool   // at is reached
+	ended       bool
 }
 
 // victims are the programs that are killed.
@@ -52,7 +52,7 @@ func newWarden(t *testing.T) *warden {
 	w.machine = agent.NewPretended(w.dir)
 	s := httptest.NewServer(w)
 	w.url = s.URL
-	w.rpc, w.desk = freeAddr(t), freeAddr(t)
+	w.rpc, w.agents = freeAddr(t), freeAddr(t)
 	for name, text := range map[string]string{
 		"inventory.yaml": fmt.Sprintf("defaults: {type: rack.64x, zone: z1, resources: {cpu: \"64\"}}\nhosts:\n- {name: one, power: {redfish: %q}}\n", w.url+"/redfish/one"),
 		"config.yaml":    fmt.Sprintf("inventory: %s\nrecovery: resume\nreconcile_interval: 100ms\nretention: {failed: 100ms, lost: 1h, stockout: 1h}\n", filepath.Join(w.dir, "inventory.yaml")),
@@ -116,7 +116,7 @@ func (w *warden) begin(name string) {
 	if name == "provider" {
 		cmd.Args = append(cmd.Args, "--addr", w.rpc, "--data-dir", w.dir, "--metrics-addr", "", "--config", filepath.Join(w.dir, "config.yaml"))
 	}
-	cmd.Env = append(os.Environ(), asRole+"="+name, atWarden+"="+w.url, atProvider+"=http://"+w.rpc, atDesk+"="+w.desk, inDir+"="+w.dir)
+	cmd.Env = append(os.Environ(), asRole+"="+name, atWarden+"="+w.url, atProvider+"=http://"+w.rpc, atAgentPort+"="+w.agents, inDir+"="+w.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		w.Error(err)

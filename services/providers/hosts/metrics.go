@@ -40,7 +40,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for _, h := range c.b.inventory.all() {
-		r, at := c.b.desk.last(h.Name)
+		r, at := c.b.hostAgents.last(h.Name)
 		if r == nil || time.Since(at) >= c.b.config.Silence {
 			silent++
 		}

@@ -91,7 +91,7 @@ const wakeDefault = 30 * time.Second
 
 // wake switches on a host whose agent is silent. The task waits for it.
 func (b *backend) wake(ctx context.Context, h *Entry) error {
-	if r, at := b.desk.last(h.Name); r != nil && time.Since(at) < b.config.wakeEvery {
+	if r, at := b.hostAgents.last(h.Name); r != nil && time.Since(at) < b.config.wakeEvery {
 		return nil
 	}
 	if err := b.power(h).on(ctx); err != nil {

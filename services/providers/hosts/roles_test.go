@@ -21,11 +21,11 @@ import (
 
 // Environment of a test binary that is one of the programs of the kill matrix.
 const (
-	asRole     = "BIGFLEET_HOSTS_TEST_ROLE"
-	atWarden   = "BIGFLEET_HOSTS_TEST_WARDEN"   // URL of the test, which hears of each point and may kill there
-	atProvider = "BIGFLEET_HOSTS_TEST_PROVIDER" // URL of the RPC port
-	atDesk     = "BIGFLEET_HOSTS_TEST_DESK"     // host:port of the agents' port
-	inDir      = "BIGFLEET_HOSTS_TEST_DIR"      // of agent and machine
+	asRole      = "BIGFLEET_HOSTS_TEST_ROLE"
+	atWarden    = "BIGFLEET_HOSTS_TEST_WARDEN"     // URL of the test, which hears of each point and may kill there
+	atProvider  = "BIGFLEET_HOSTS_TEST_PROVIDER"   // URL of the RPC port
+	atAgentPort = "BIGFLEET_HOSTS_TEST_AGENT_PORT" // host:port of the agents' port
+	inDir       = "BIGFLEET_HOSTS_TEST_DIR"        // of agent and machine
 )
 
 var roles = map[string]func(){"provider": runProvider, "agent": runAgent, "shard": runShard}
@@ -74,7 +74,7 @@ func (p pointed) Ready(ctx context.Context, m provider.Machine) error {
 			if err != nil {
 				return err
 			}
-			if r, _ := p.desk.last(h.Name); r.GetKubeletRuns() && r.GetRuntimeRuns() && r.GetPhase() == pb.HostPhase_HOST_PHASE_CONFIGURED {
+			if r, _ := p.hostAgents.last(h.Name); r.GetKubeletRuns() && r.GetRuntimeRuns() && r.GetPhase() == pb.HostPhase_HOST_PHASE_CONFIGURED {
 				return nil
 			}
 			select {
@@ -90,7 +90,7 @@ func runProvider() {
 	p := program()
 	p.Build = func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 		b, err := newBackend(Config{
-			Name: s.Common.Provider, Inventory: s.Config.Inventory, AgentAddr: os.Getenv(atDesk), Silence: s.Config.Silence, Log: s.Log, wakeEvery: time.Nanosecond,
+			Name: s.Common.Provider, Inventory: s.Config.Inventory, AgentAddr: os.Getenv(atAgentPort), Silence: s.Config.Silence, Log: s.Log, wakeEvery: time.Nanosecond,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -113,7 +113,7 @@ func runAgent() {
 		}
 	}
 	a, err := agent.New(agent.Config{
-		Name: "one", URL: "http://" + os.Getenv(atDesk), StateDir: os.Getenv(inDir), Host: m, Client: oneCall, Wait: 100 * time.Millisecond, Tend: 20 * time.Millisecond,
+		Name: "one", URL: "http://" + os.Getenv(atAgentPort), StateDir: os.Getenv(inDir), Host: m, Client: oneCall, Wait: 100 * time.Millisecond, Tend: 20 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err == nil {

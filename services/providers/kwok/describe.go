@@ -60,11 +60,11 @@ func (b *backend) Describe(ctx context.Context, found func(provider.Host) error)
 	}
 	reached := map[string]bool{} // several ids may lead to one apiserver
 	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
-		stamp, err := b.clusters.Find(cluster)
-		if err != nil || reached[stamp] {
+		version, err := b.clusters.Find(cluster)
+		if err != nil || reached[version] {
 			continue
 		}
-		reached[stamp] = true
+		reached[version] = true
 		if err := b.survey(ctx, cluster, bound, found); err != nil {
 			return err
 		}

@@ -133,7 +133,7 @@ type seen struct {
 const viewersB13 = 20
 
 // runB13 is the console on a large fleet: the pages in a browser, and what viewers cost the shard. First nothing changes. Then changes
-// come in, and the shard, whose actions are paused, plans tens of thousands of waiting starts anew about each second.
+// come in, and the shard, whose actions are paused, plans tens of thousands of waiting starts again about each second.
 func runB13(ctx context.Context, s settings) error {
 	if s.sessions > 1_000 {
 		s.sessions = 1_000

@@ -21,7 +21,7 @@ type worldFleet struct {
 	index map[string]int
 }
 
-// settled is where a machine in motion arrives: nobody here moves it on.
+// settled is where a machine in motion arrives: nothing here moves it on.
 var settled = [...]uint8{1: 1, 2: 3, 3: 3, 4: 5, 5: 5, 6: 3, 7: 3, 8: 8}
 
 func newWorldFleet(w *workload.World) *worldFleet {

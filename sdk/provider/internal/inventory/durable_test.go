@@ -44,7 +44,7 @@ func TestReopen(t *testing.T) {
 	full.State, full.LastError, full.Failure = lifecycle.Failed, "drain: x", bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_TIMEOUT
 	token := lifecycle.Token{Epoch: -1 << 63, Sequence: 1<<63 - 1}
 	r.put(t, full, &MarkMove{"s\xffh", token})
-	ghost := r.Acquire("nobody")
+	ghost := r.Acquire("unknown")
 	if err := r.Commit(Change{Slot: ghost, Mark: &MarkMove{"s", lifecycle.Token{Epoch: 4}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestReopen(t *testing.T) {
 	for _, m := range []struct {
 		machine, shard string
 		token          lifecycle.Token
-	}{{"a/b\x00c", "s\xffh", token}, {"nobody", "s", lifecycle.Token{Epoch: 4}}} {
+	}{{"a/b\x00c", "s\xffh", token}, {"unknown", "s", lifecycle.Token{Epoch: 4}}} {
 		s := r.Acquire(m.machine)
 		if got := s.Mark(m.shard); got == nil || *got != m.token {
 			t.Errorf("mark of %q is %v, want %v", m.machine, got, m.token)

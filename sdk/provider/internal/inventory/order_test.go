@@ -104,7 +104,7 @@ func (r *Inventory) first(t *testing.T, g *gated) (done chan error) {
 	return done
 }
 
-// PROV-16.3, 16.4: what comes while a commit is being written goes into the next one, together, up to CommitBatchMax; nobody sees a
+// PROV-16.3, 16.4: what comes while a commit is being written goes into the next one, together, up to CommitBatchMax; no reader sees a
 // change before the store has it.
 func TestCommitsAreJoined(t *testing.T) {
 	g := &gated{}

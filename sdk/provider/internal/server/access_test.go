@@ -23,7 +23,7 @@ func (u unread) Read([]byte) (int, error) {
 }
 
 // PROV-2.9: a certificate that may not call a procedure is refused before the body is read; one that may reaches the handler.
-func TestCallersWithoutRightsSendNoBody(t *testing.T) {
+func TestCallersWithoutRightsSendNoContent(t *testing.T) {
 	shard, readonly := identity.ID{Kind: identity.Shard, Name: "a"}, identity.ID{Kind: identity.ReadOnly}
 	for _, x := range []struct {
 		procedure string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// PROV-2.6: refusals are logged at a bounded rate, whoever is refused and however often.
+// PROV-2.6: refusals are logged at a bounded rate, whichever caller is refused, and however often.
 func TestRefusalsFillNoLog(t *testing.T) {
 	var l refusedLog
 	now, lines := time.Unix(0, 0), 0

@@ -70,7 +70,7 @@ type Server struct {
 	refused refusedLog
 }
 
-// readMax is the limit of one request: only Configure carries boot data. What arrives compressed is held whole, whoever sends it.
+// readMax is the limit of one request: only Configure carries boot data. What arrives compressed is held whole for any caller.
 func (c Config) readMax(spec connect.Spec) []connect.HandlerOption {
 	most := c.SmallRequestBytesMax
 	if spec.Procedure == bigfleetv1alpha1connect.CapacityProviderConfigureProcedure {

@@ -88,7 +88,7 @@ func KubeError(what string, err error) error {
 	return out
 }
 
-// KubeContext is the name of the context that Kube uses; "" when nobody names one.
+// KubeContext is the name of the context that Kube uses; "" when none is named.
 func (a *App) KubeContext() string {
 	if a.flags.kubeContext != "" {
 		return a.flags.kubeContext
@@ -102,7 +102,7 @@ func (a *App) KubeContext() string {
 	return raw.CurrentContext
 }
 
-// noWay words why there is no configuration; client-go's own words speak of variables that nobody has set.
+// noWay words why there is no configuration; client-go's own words speak of unset variables.
 func noWay(err error) string {
 	if clientcmd.IsEmptyConfig(err) {
 		return "there is no kubeconfig"

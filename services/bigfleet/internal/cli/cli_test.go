@@ -170,7 +170,7 @@ func TestExitCodes(t *testing.T) {
 	}
 	_, stderr, code := runAt(t, "127.0.0.1:1", "", "get", "machines")
 	if code != exit.Unreachable || !strings.Contains(stderr, "nothing answers at 127.0.0.1:1") {
-		t.Errorf("nobody there: exit %d, %q", code, stderr)
+		t.Errorf("no server: exit %d, %q", code, stderr)
 	}
 	_, stderr, _ = runAt(t, "127.0.0.1:1", "", "get", "machines", "-o", "json")
 	var object struct{ Code int }
@@ -206,7 +206,7 @@ func TestOrdersAsk(t *testing.T) {
 	s := &shard{}
 	args := []string{"pause", "--kind", "reclaim", "--cluster", "red", "--reason", "test", "--for", "2h"}
 	if _, _, code := run(t, s, "", args...); code != exit.Declined || s.paused != nil {
-		t.Errorf("nobody to ask: exit %d, paused %v", code, s.paused)
+		t.Errorf("no terminal to ask at: exit %d, paused %v", code, s.paused)
 	}
 	if _, _, code := run(t, s, "n\n", args...); code != exit.Declined || s.paused != nil {
 		t.Errorf("the user said no: exit %d, paused %v", code, s.paused)

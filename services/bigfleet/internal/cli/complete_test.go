@@ -13,7 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 )
 
-// OPS-4.11: every argument and every flag has a completion, or is one of these, whose values nobody can list. A new one has to be put
+// OPS-4.11: every argument and every flag has a completion, or is one of these, whose values no server lists. A new one has to be put
 // somewhere.
 func TestEveryValueCompletes(t *testing.T) {
 	numbers := []string{"int", "int32", "int64", "uint64", "float64", "duration", "durationSlice", "stringToInt"}

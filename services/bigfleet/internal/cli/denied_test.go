@@ -70,9 +70,9 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// OPS-4.9, OPS-4.10, OPS-8.1: a real coordinator and a real shard under TLS. Who may not is told who may (6); who cannot even talk to
-// them is told what to give (5), at once and not after an election that would change nothing.
-func TestWhoMayNotIsToldSo(t *testing.T) {
+// OPS-4.9, OPS-4.10, OPS-8.1: a real coordinator and a real shard under TLS. A denied caller gets the identities that may call (6); who cannot even talk to
+// them gets the flags that are missing (5), at once and not after an election that would change nothing.
+func TestDeniedCallersGetTheReason(t *testing.T) {
 	files := issue(t, identity.ID{Kind: identity.Coordinator, Name: "coordinator-0"}, identity.ID{Kind: identity.Shard, Name: "shard-0"},
 		identity.ID{Kind: identity.Admin}, identity.ID{Kind: identity.ReadOnly}, identity.ID{Kind: identity.Cluster, Name: "red"})
 	stranger := issue(t, identity.ID{Kind: identity.Admin})[0]

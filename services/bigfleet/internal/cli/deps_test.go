@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// OPS-5.1, adr/0170: everybody's first minute compiles all that the command imports. Nobody needs these: one exporter of
+// OPS-5.1, adr/0170: a user's first minute compiles all that the command imports. It needs none of these: one exporter of
 // traces speaks through the Connect client, and clients of the API groups in use replace the clientset of all groups.
 func TestWhatGoRunCompiles(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "github.com/bigfleet-dev/bigfleet/services/bigfleet").Output()

@@ -43,8 +43,8 @@ func TestOneMachineIsOneQuestion(t *testing.T) {
 	if code != exit.OK || strings.TrimSpace(stdout) != "machine/m-2" || l.pages.Load() != 0 {
 		t.Errorf("exit %d, %q, %q, after %d pages", code, stdout, stderr, l.pages.Load())
 	}
-	if _, stderr, code = runAt(t, address, "", "get", "machines", "nobody"); code != exit.NotFound || l.pages.Load() != 0 {
-		t.Errorf("nobody: exit %d, %q, after %d pages", code, stderr, l.pages.Load())
+	if _, stderr, code = runAt(t, address, "", "get", "machines", "unknown"); code != exit.NotFound || l.pages.Load() != 0 {
+		t.Errorf("unknown: exit %d, %q, after %d pages", code, stderr, l.pages.Load())
 	}
 	if stdout, stderr, code = runAt(t, address, "", "get", "machines", "m-2", "--cluster", "red", "-o", "name"); code != exit.OK || strings.TrimSpace(stdout) != "machine/m-2" || l.pages.Load() != 2 {
 		t.Errorf("filtered: exit %d, %q, %q, after %d pages", code, stdout, stderr, l.pages.Load())

@@ -8,7 +8,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 )
 
-// OPS-4.11: whoever reads `bigfleet --help` finds each verb under what they want to do.
+// OPS-4.11: a reader of `bigfleet --help` finds each verb under what they want to do.
 func TestEveryVerbHasASection(t *testing.T) {
 	for _, c := range cli.New(app.New(env.System())).Commands() {
 		if !c.Hidden && c.GroupID == "" {

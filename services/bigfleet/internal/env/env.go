@@ -28,10 +28,10 @@ type Env struct {
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
 
-	Typing func() (restore func(), err error) // makes each key arrive at In at once and unseen; nil where nobody types
+	Typing func() (restore func(), err error) // makes each key arrive at In at once and unseen; nil without a keyboard
 
 	Program string                      // the name the program was called by, without its folder; "" means bigfleet
-	Screen  func() (columns, lines int) // how large the terminal is now; nil or 0 means nobody knows
+	Screen  func() (columns, lines int) // how large the terminal is now; nil or 0 means unknown
 
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) // in place of the network; nil means TCP
 }

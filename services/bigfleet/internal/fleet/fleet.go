@@ -40,7 +40,7 @@ type Config struct {
 	Dial        Dialer           // in place of the network; nil means TCP
 	// Resolve finds the addresses of a host's name, where Dial knows names that this machine does not; nil means DNS.
 	Resolve func(ctx context.Context, host string) ([]string, error)
-	Slow    func(say string) // told what is waited for once that takes longer than a second; nil means nobody
+	Slow    func(say string) // gets what is waited for once that takes longer than a second; may be nil
 }
 
 // slowAfter is how long it may be silent.
@@ -55,14 +55,14 @@ func (f *Fleet) waits(say func() string) (done func()) {
 }
 
 // Waits tells what is being waited for, once, after a second, unless done was called before.
-func Waits(tell func(string), say func() string) (done func()) {
+func Waits(print func(string), say func() string) (done func()) {
 	var mu sync.Mutex // once done has returned, nothing is said any more
 	over := false
 	t := time.AfterFunc(slowAfter, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {
-			tell(say())
+			print(say())
 		}
 	})
 	return func() {

@@ -79,25 +79,25 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	if errors.As(err, &other) {
 		return otherGroup(what, other)
 	}
-	var nobody *coordclient.NoLeaderError
-	if !errors.As(err, &nobody) {
+	var leaderless *coordclient.NoLeaderError
+	if !errors.As(err, &leaderless) {
 		return exit.Of(what, err)
 	}
-	if errors.Is(nobody.Last, context.DeadlineExceeded) || connect.CodeOf(nobody.Last) == connect.CodeDeadlineExceeded { // nobody was heard who could say that none leads
+	if errors.Is(leaderless.Last, context.DeadlineExceeded) || connect.CodeOf(leaderless.Last) == connect.CodeDeadlineExceeded { // no replica answered that could say that none leads
 		return &exit.Error{Code: exit.Unreachable, Reason: exit.TooSlow, Message: fmt.Sprintf("%s: no coordinator at %s answered within %v", what, strings.Join(f.cfg.Coordinator, ", "), f.cfg.Timeout),
 			Hint: exit.MoreTime, Err: err}
 	}
 	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Message: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
 		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
 	var dial *rpc.DialError
-	if errors.As(nobody.Last, &dial) {
+	if errors.As(leaderless.Last, &dial) {
 		return exit.NoConnection(what, dial)
 	}
-	if errors.As(nobody.Last, &other) {
+	if errors.As(leaderless.Last, &other) {
 		return otherGroup(what, other)
 	}
 	var why *exit.Error
-	if errors.As(exit.Of(what, nobody.Last), &why) && (why.Code == exit.Denied || why.Reason == "wrong_service" || !f.heard.Load() && noServer(why)) {
+	if errors.As(exit.Of(what, leaderless.Last), &why) && (why.Code == exit.Denied || why.Reason == "wrong_service" || !f.heard.Load() && noServer(why)) {
 		return why // waiting for an election would not put that right
 	}
 	return out
@@ -155,7 +155,7 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 }
 
 // hopeless is why nothing will ever lead at an address; nil where something might. Who is only slow has not been heard: the
-// search for the leader goes on, and if it ends for such a reason, that reason is told.
+// search for the leader goes on, and if it ends for such a reason, that reason is the error.
 func (f *Fleet) hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
 	status, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
 	if err == nil && f.stranger(status.Msg) {

@@ -46,7 +46,7 @@ func TestTooLateIsNotLeaderless(t *testing.T) {
 	}
 }
 
-// OPS-4.9: why nobody answers is the same sentence however slow the way there is. Connections are closed without an answer, as a
+// OPS-4.9: why no coordinator answers is the same sentence however slow the way there is. Connections are closed without an answer, as a
 // server does that wants TLS, and the first ones take longer to open than the first look waits.
 func TestASlowServerThatWantsTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
-// OPS-4.6, OPS-4.10: who does not answer is named and makes 5; who refuses has answered, and what it says and its code are told.
+// OPS-4.6, OPS-4.10: a server that does not answer is named and makes 5; one that refuses has answered, and its words and code are shown.
 func TestPartsThatFail(t *testing.T) {
 	away := &exit.Error{Code: exit.Unreachable, Message: "status of b: nothing answers at b:1"}
 	bound := &exit.Error{Code: exit.Refused, Message: "forget of a: the machine is bound"}

@@ -11,7 +11,7 @@ import (
 )
 
 // ProviderNames are the names that people read of registrations, by the names under which the coordinator has them. It registers a provider
-// that nobody set by the address that shards report; people know it by the name that its shards give it, as in every table of machines.
+// that is not set by the address that shards report; people know it by the name that its shards give it, as in every table of machines.
 // A registration keeps its own name where no shard answers, and where two would have the same.
 func (f *Fleet) ProviderNames(ctx context.Context, registered []*bigfleetv1alpha1.ProviderRegistration) map[string]string {
 	shown, uses := map[string]string{}, map[string]int{}

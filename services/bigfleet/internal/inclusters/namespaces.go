@@ -78,7 +78,7 @@ func Teams(ctx context.Context, c typedcorev1.NamespacesGetter, label string) (m
 	}
 }
 
-// Team is the team of one namespace, by a label that names it, and whether the namespace exists. Who may not read it is told neither.
+// Team is the team of one namespace, by a label that names it, and whether the namespace exists. A caller who may not read it gets neither.
 func Team(ctx context.Context, c typedcorev1.NamespacesGetter, label, namespace string) (team string, exists bool) {
 	got, err := c.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestNamespacesOfRows(t *testing.T) {
 		{nil, "web (3), nightly (2), api (1), 2 more", "search (1)"},
 		{[]string{"search"}, "search (1)", "search (1)"},
 		{[]string{"web", "batch"}, "web (3), batch (1)", ""},
-		{[]string{"nobody"}, "", ""},
+		{[]string{"unknown"}, "", ""},
 	} {
 		rows, whole, err := RowsOf(t.Context(), client, c.of)
 		if err != nil || !whole {

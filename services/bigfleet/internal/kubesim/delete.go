@@ -59,7 +59,7 @@ func (s *Store) delete(t *table, n name, o *Object, opts metav1.DeleteOptions) *
 	return next
 }
 
-// podGrace is how long a Pod may take to end: nobody waits for a Pod that no kubelet runs or that has ended.
+// podGrace is how long a Pod may take to end: a Pod that no kubelet runs or that has ended is not waited for.
 func podGrace(pod *Object, asked *int64) int64 {
 	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")

@@ -244,7 +244,7 @@ func TestEvictionObeysBudgets(t *testing.T) {
 	}
 }
 
-// A watch that lost its place is told to list again, not left silent.
+// A watch that lost its place gets the error that makes it list again.
 func TestExpiredWatch(t *testing.T) {
 	store, client, _ := cluster(t)
 	create(t, client, pod("p", "", nil))
@@ -293,8 +293,8 @@ func TestScale(t *testing.T) {
 	if _, err := web.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":-1}}`), metav1.PatchOptions{}, "scale"); !apierrors.IsBadRequest(err) {
 		t.Errorf("fewer than none: %v", err)
 	}
-	if _, err := web.GetScale(t.Context(), "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("of nobody: %v", err)
+	if _, err := web.GetScale(t.Context(), "unknown", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("of an unknown one: %v", err)
 	}
 }
 

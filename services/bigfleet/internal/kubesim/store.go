@@ -19,7 +19,7 @@ import (
 // Object is one stored object. Objects handed out are shared: read only, copy before a change.
 type Object = unstructured.Unstructured
 
-// eventsMax bounds the watch history of one resource. A watch that asks for older changes is told to list again.
+// eventsMax bounds the watch history of one resource. A watch that asks for older changes gets the error that makes it list again.
 const eventsMax = 20_000
 
 type name struct{ namespace, name string }

@@ -276,7 +276,7 @@ func explainsPodsWithoutDemand(t *testing.T, w *world) {
 	}
 }
 
-// OPS-4.15: a cordoned Node is told to be cordoned, and its machine counts again when it is uncordoned.
+// OPS-4.15: a cordoned Node is shown as cordoned, and its machine counts again when it is uncordoned.
 func explainsCordons(t *testing.T, w *world, node string) {
 	t.Helper()
 	nodes := w.cluster(t, "red").CoreV1().Nodes()

@@ -73,7 +73,7 @@ func aboutDemand() []question {
 			}
 		}},
 		{"And of one that waits?", "wait --for satisfied cluster/red --timeout 1s", 4, []string{"N of 3 needs are met", "bigfleet: not satisfied after 1s: …"}, "", nil},
-		{"What capacity was the cluster told of?", "get hints --cluster red", 0, []string{"red  N  WORD  …"}, "", nil},
+		{"What capacity was announced to the cluster?", "get hints --cluster red", 0, []string{"red  N  WORD  …"}, "", nil},
 	}
 }
 

@@ -238,7 +238,7 @@ func TestQuestions(t *testing.T) {
 	t.Run("every command of the pages", func(t *testing.T) { everyCommandRuns(t, names, run) })
 }
 
-// learnNames waits until the story is told, and finds who plays which part in it.
+// learnNames waits until the story has ended, and finds the names in it.
 func learnNames(t *testing.T, w *world, run func(string) (int, string)) map[string]string {
 	t.Helper()
 	names := map[string]string{"PROVIDER": w.env["PROVIDER"], "DIR": filepath.Join(w.env["WORLD_DIR"], "data", "shard")}

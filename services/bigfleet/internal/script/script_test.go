@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "xdg")) // never the contexts of whoever runs the tests
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "xdg")) // never the contexts of the user who runs the tests
 			e.Setenv("KUBECONFIG", filepath.Join(e.WorkDir, "no-kubeconfig"))
 			return nil
 		},

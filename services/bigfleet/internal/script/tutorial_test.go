@@ -67,7 +67,7 @@ func TestTutorial(t *testing.T) {
 			continue
 		case "sh":
 		default:
-			t.Errorf("a block of the tutorial is tagged %q: nobody runs it", b.info)
+			t.Errorf("a block of the tutorial is tagged %q: no test runs it", b.info)
 			continue
 		}
 		for line := range strings.Lines(b.text) {
@@ -117,7 +117,7 @@ func TestUpgradeGuide(t *testing.T) {
 	said := ""
 	for _, b := range blocks(t, root+"docs/upgrade.md") {
 		if b.info != "sh" {
-			t.Errorf("a block of the guide is tagged %q: nobody runs it", b.info)
+			t.Errorf("a block of the guide is tagged %q: no test runs it", b.info)
 			continue
 		}
 		for line := range strings.Lines(b.text) {

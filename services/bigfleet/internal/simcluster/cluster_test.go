@@ -152,7 +152,7 @@ func TestDeletedDeploymentLeavesNoPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // a late round would create what nobody collects
+	time.Sleep(100 * time.Millisecond) // a late round would create what is never collected
 	wantPods(t, c, "web", map[string]int{})
 }
 

@@ -57,7 +57,7 @@ func (c *cache[T]) apply(e kubesim.Event) {
 	}
 	now := new(T)
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(e.Object.Object, now) != nil {
-		return // an object that is not of its kind: nobody runs it
+		return // an object that is not of its kind: it is not run
 	}
 	c.byKey[key] = now
 	c.changed(key, old, now)

@@ -202,7 +202,7 @@ func explain(nodes int, lost map[string]int) string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, strings.Join(reasons, ", "))
 }
 
-// write binds the Pod or says why not, in the condition everybody reads.
+// write binds the Pod or says why not, in the condition PodScheduled.
 func (s *scheduler) write(v verdict) {
 	status, reason := "True", ""
 	if v.node == "" {

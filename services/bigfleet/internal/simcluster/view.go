@@ -30,7 +30,7 @@ func (v *view[T]) read() []*T {
 		if typed == nil {
 			typed = new(T)
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, typed) != nil {
-				continue // an object that is not of its kind: nobody runs it
+				continue // an object that is not of its kind: it is not run
 			}
 		}
 		known[o] = typed

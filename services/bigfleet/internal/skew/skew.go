@@ -1,7 +1,7 @@
 // Package skew compares the versions of what runs with what OPS-10.1 promises: within one minor version everything works,
 // within two everything but what is newer, beyond nothing is promised.
 //
-// It compares names and numbers and asks nobody. Start at Versions.Judge.
+// It compares names and numbers and makes no call. Start at Versions.Judge.
 package skew
 
 import (

@@ -39,7 +39,7 @@ const (
 type hosts struct {
 	clusters map[string]*Cluster
 	provider string
-	outside  bool                   // the provider is not ours: nobody calls Join and Leave
+	outside  bool                   // the provider is not ours: Join and Leave are not called
 	alive    func() map[string]bool // machines that have a host in the simulated cloud; nil for a provider that is not ours
 	machines bigfleetv1alpha1connect.CapacityProviderClient
 	log      *slog.Logger

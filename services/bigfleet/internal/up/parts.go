@@ -167,7 +167,7 @@ func (w *World) simulatedCloud(g *process.Group, options []provider.Option) (*pr
 	return p, w.addHosts(g, agents, w.cfg.ProviderListen)
 }
 
-// nodeObjects is the kwok provider: Node objects in the real clusters, with nobody behind them.
+// nodeObjects is the kwok provider: Node objects in the real clusters, with no kubelet behind them.
 func (w *World) nodeObjects(options []provider.Option) (*provider.Provider, error) {
 	configs := nodeready.RESTConfigs{}
 	for _, c := range w.Clusters {
@@ -221,7 +221,7 @@ func (w *World) addCoordinator(g *process.Group) error {
 	return nil
 }
 
-// coordinatorAddr is where the shard reports to; "" for nobody.
+// coordinatorAddr is where the shard reports to; "" without a coordinator.
 func (w *World) coordinatorAddr() string {
 	if w.cfg.NoCoordinator {
 		return ""

@@ -34,7 +34,7 @@ func free(addr, flag string) error {
 	return probe.Close()
 }
 
-// checkPorts finds the addresses that nobody could listen on.
+// checkPorts finds the addresses that cannot be listened on.
 func (c *Config) checkPorts() error {
 	var errs []error
 	const required, optional = false, true // whether 0 turns the port off
@@ -57,7 +57,7 @@ func (c *Config) checkPorts() error {
 	return errors.Join(errs...)
 }
 
-// port is an address that is held from the moment on that it was chosen: others are told it before it is served, and worlds that
+// port is an address that is held from the moment on that it was chosen: others learn it before it is served, and worlds that
 // start at the same time must not take each other's.
 type port struct {
 	addr, flag string
@@ -112,7 +112,7 @@ func (p *port) takenFor(d time.Duration) error {
 	return fmt.Errorf("%w, or choose another address with %s", err, p.flag)
 }
 
-// drop gives up what nobody took.
+// drop closes the ports that were not taken.
 func (p *port) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func after(addr string, i int) (string, error) {
 // scrape is where one role has its metrics.
 type scrape struct{ job, instance, addr string }
 
-// metrics chooses where a role has its metrics and health: asked for, well-known, or any that is free. Nobody should be kept
+// metrics chooses where a role has its metrics and health: asked for, well-known, or any that is free. No user should be kept
 // from trying because something else listens at 8080, so only an address that was asked for must be free.
 func (w *World) metrics(job, instance, asked, usual, flag string) (*port, error) {
 	if asked == telemetry.Off {

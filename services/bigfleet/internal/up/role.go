@@ -48,7 +48,7 @@ func (r *role) once(ctx context.Context) (away <-chan struct{}, err error) {
 	if r.away == nil {
 		return nil, err
 	}
-	return r.away, nil // it was told to go: how it went is not news
+	return r.away, nil // it was stopped: how it ended is not news
 }
 
 // Stop takes the role away and waits until it is gone.

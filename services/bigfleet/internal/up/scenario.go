@@ -20,7 +20,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
-// Scenario is a scripted story: the same steps at the same times, whoever watches.
+// Scenario is a scripted story: the same steps at the same times in every run.
 type Scenario struct {
 	Name  string
 	About string

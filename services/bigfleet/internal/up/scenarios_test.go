@@ -145,7 +145,7 @@ func TestSteadyIsSteady(t *testing.T) {
 	}
 }
 
-// The burst runs, and what nobody needs afterwards is given back.
+// The burst runs, and what is unneeded afterwards is returned.
 func TestBurstComesAndGoes(t *testing.T) {
 	s := play(t, "burst", 2)
 	s.step()
@@ -160,7 +160,7 @@ func TestBurstComesAndGoes(t *testing.T) {
 	s.runs(map[string]int{"red": 4, "blue": 4})
 	s.until("the machines are given back", func() (bool, string) { n := len(s.nodes("red")); return n == calm, fmt.Sprint(n) })
 	if c := s.causes(); c["reclaim phase3.excess"] == 0 {
-		t.Errorf("nothing was given back because nobody needed it: %v", c)
+		t.Errorf("nothing was returned as unneeded: %v", c)
 	}
 }
 

@@ -32,7 +32,7 @@ stop|start operator CLUSTER
 reset                         delete all workloads, restore the stock, start everything
 say TEXT                      print it`
 
-// waitMax bounds how long a line waits for Pods. What takes longer on a machine at work is told as such.
+// waitMax bounds how long a line waits for Pods. What takes longer on a machine at work is reported as such.
 const waitMax = 3 * time.Minute
 
 // LoadScript reads a story from a file (OPS-5.7). A line is an order of Orders; +DURATION before it is a pause, and # begins a comment.

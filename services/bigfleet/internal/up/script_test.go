@@ -76,7 +76,7 @@ func TestPictureFitsANarrowTerminal(t *testing.T) {
 	}
 }
 
-// OPS-5.5: a story does not end while machines that nobody needs wait for the reclaim budget: what it would say of the Pods that wait
+// OPS-5.5: a story does not end while unneeded machines wait for the reclaim budget: what it would say of the Pods that wait
 // for them is not how it ends. What no machine helps is not waited for.
 func TestAStoryWaitsForTheReclaimBudget(t *testing.T) {
 	for waiting, want := range map[string]bool{"ACTION_KIND_RECLAIM": true, "ACTION_KIND_PROVISION": false} {

@@ -102,10 +102,10 @@ func (w *World) StartShard() error { return w.shards[0].Start() }
 // shardOf is where the operator of the cluster with this index reports.
 func (w *World) shardOf(i int) *shardRole { return w.shards[i%len(w.shards)] }
 
-// partitionLate is after how long somebody who waits is told why.
+// partitionLate is after how long the reason of a wait is printed.
 const partitionLate = 10 * time.Second
 
-// partition shares the simulated cloud among the shards, zone by zone. One shard owns everything without being told.
+// partition shares the simulated cloud among the shards, zone by zone. One shard owns everything without an assignment.
 func (w *World) partition(ctx context.Context) error {
 	if len(w.shards) < 2 {
 		return nil

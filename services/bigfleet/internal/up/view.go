@@ -84,12 +84,12 @@ type clusterFrame struct {
 func (f *frame) missing() int { return max(0, len(f.Clusters)-int(f.Status.GetSessions())) }
 
 // restless says that something moves soon although the picture stands: an operator is about to connect again, or machines that
-// nobody needs wait for the reclaim budget, which refills by itself.
+// are unneeded wait for the reclaim budget, which refills by itself.
 func (f *frame) restless() bool {
 	return f.Status != nil && (f.missing() > 0 || f.Status.GetWaiting()["ACTION_KIND_RECLAIM"] > 0)
 }
 
-// look gathers a frame. The clusters are read from their stores, which costs nobody anything.
+// look gathers a frame. The clusters are read from their stores, which makes no call.
 func (w *World) look(ctx context.Context) frame {
 	var f frame
 	f.Status, f.Gone = w.lookAtShards(ctx)

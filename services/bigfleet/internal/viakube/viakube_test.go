@@ -80,7 +80,7 @@ func (s *apiServer) forward(w http.ResponseWriter, r *http.Request, pod string) 
 	}
 	to, err := net.Dial("tcp", s.pods[pod+":"+data.Headers().Get(corev1.PortHeader)])
 	if err != nil {
-		_, _ = io.WriteString(failures, "nobody listens there")
+		_, _ = io.WriteString(failures, "connection refused")
 		_ = failures.Close()
 		_ = data.Reset()
 		<-conn.CloseChan()

@@ -104,7 +104,7 @@ func (g *shardGateway) ListHints(ctx context.Context, r *connect.Request[pb.List
 func (g *shardGateway) GetMachine(ctx context.Context, r *connect.Request[pb.GetMachineRequest]) (*connect.Response[pb.GetMachineResponse], error) {
 	shard, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetMachine)
 	if err == nil && out.Msg.GetOperation() != nil {
-		out.Msg.Operation = shard.Told(out.Msg.GetOperation())
+		out.Msg.Operation = shard.Worded(out.Msg.GetOperation())
 	}
 	return out, err
 }
@@ -112,7 +112,7 @@ func (g *shardGateway) GetMachine(ctx context.Context, r *connect.Request[pb.Get
 func (g *shardGateway) GetMachineHistory(ctx context.Context, r *connect.Request[pb.GetMachineHistoryRequest]) (*connect.Response[pb.GetMachineHistoryResponse], error) {
 	shard, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetMachineHistory)
 	if err == nil {
-		tell(shard, out.Msg.GetRecords())
+		wordAll(shard, out.Msg.GetRecords())
 	}
 	return out, err
 }
@@ -120,7 +120,7 @@ func (g *shardGateway) GetMachineHistory(ctx context.Context, r *connect.Request
 func (g *shardGateway) Explain(ctx context.Context, r *connect.Request[pb.ExplainRequest]) (*connect.Response[pb.ExplainResponse], error) {
 	shard, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.Explain)
 	if err == nil {
-		tell(shard, out.Msg.GetRecords())
+		wordAll(shard, out.Msg.GetRecords())
 	}
 	return out, err
 }
@@ -128,8 +128,8 @@ func (g *shardGateway) Explain(ctx context.Context, r *connect.Request[pb.Explai
 func (g *shardGateway) Plan(ctx context.Context, r *connect.Request[pb.PlanRequest]) (*connect.Response[pb.PlanResponse], error) {
 	shard, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.Plan)
 	if err == nil {
-		tell(shard, out.Msg.GetActions())
-		tell(shard, out.Msg.GetBaselineActions())
+		wordAll(shard, out.Msg.GetActions())
+		wordAll(shard, out.Msg.GetBaselineActions())
 	}
 	return out, err
 }
@@ -137,8 +137,8 @@ func (g *shardGateway) Plan(ctx context.Context, r *connect.Request[pb.PlanReque
 func (g *shardGateway) CompareCycles(ctx context.Context, r *connect.Request[pb.CompareCyclesRequest]) (*connect.Response[pb.CompareCyclesResponse], error) {
 	shard, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.CompareCycles)
 	if err == nil {
-		tell(shard, out.Msg.GetAdded())
-		tell(shard, out.Msg.GetRemoved())
+		wordAll(shard, out.Msg.GetAdded())
+		wordAll(shard, out.Msg.GetRemoved())
 	}
 	return out, err
 }
@@ -157,10 +157,10 @@ func (g *shardGateway) GetCost(ctx context.Context, r *connect.Request[pb.GetCos
 	return shared(ctx, g, sources.Sums, r, bigfleetv1alpha1connect.ShardReadClient.GetCost)
 }
 
-// tell puts the whole sentence into each record.
-func tell(shard *sources.Shard, records []*pb.DecisionRecord) {
+// wordAll puts the whole sentence into each record.
+func wordAll(shard *sources.Shard, records []*pb.DecisionRecord) {
 	for i, r := range records {
-		records[i] = shard.Told(r)
+		records[i] = shard.Worded(r)
 	}
 }
 

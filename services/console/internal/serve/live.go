@@ -134,7 +134,7 @@ func machine(ctx context.Context, shard *sources.Shard, id string) (*pb.GetMachi
 		return nil, passed(err)
 	}
 	if op := got.Msg.GetOperation(); op != nil {
-		got.Msg.Operation = shard.Told(op)
+		got.Msg.Operation = shard.Worded(op)
 	}
 	return got.Msg, nil
 }
@@ -166,7 +166,7 @@ func (c *Console) findMachine(ctx context.Context, shardID, id string) (*sources
 		}
 		if err == nil {
 			for _, r := range slices.Backward(records.Msg.GetRecords()) {
-				out.Records = append(out.Records, x.Told(r))
+				out.Records = append(out.Records, x.Worded(r))
 			}
 		}
 		if out.Machine != nil {

@@ -26,14 +26,14 @@ const userMax = 128 // bytes of a user's name
 // Orders say how the console knows who asks, and who may give orders. The zero value means that it only reads (OPS-6.2).
 type Orders struct {
 	UserHeader string   // which the proxy in front sets
-	Users      []string // "*": everybody whom the proxy names
+	Users      []string // "*": every user whom the proxy names
 }
 
 func (o Orders) on() bool { return o.UserHeader != "" }
 
 // viewer is who sent a request, as far as orders are concerned.
 type viewer struct {
-	user    string // empty: nobody was named
+	user    string // empty: no user was named
 	err     error  // why the name cannot be used
 	ownPage bool   // the browser says that a page of this console sent it
 }
@@ -86,7 +86,7 @@ func (o Orders) admit(ctx context.Context, procedure string) error {
 	case v.err != nil:
 		return connect.NewError(connect.CodeUnauthenticated, v.err)
 	case v.user == "":
-		return denied(connect.CodeUnauthenticated, "nobody is named: the proxy in front sets the header that --auth-header names")
+		return denied(connect.CodeUnauthenticated, "no user is named: the proxy in front sets the header that --auth-header names")
 	case !o.may(v):
 		return denied(connect.CodePermissionDenied, fmt.Sprintf("%s may look and give no orders: --writers lists who may", v.user))
 	case !v.ownPage:
@@ -130,7 +130,7 @@ func give[Req, Res any](ctx context.Context, g *orderGateway, req *connect.Reque
 	}
 	if !check {
 		shard.Forget()
-		g.told.orders.Inc()
+		g.counters.orders.Inc()
 		level := slog.LevelInfo
 		if err != nil {
 			level = slog.LevelWarn

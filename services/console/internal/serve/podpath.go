@@ -33,7 +33,7 @@ func (c *Console) GetPodPath(ctx context.Context, req *connect.Request[pb.GetPod
 			break
 		}
 	}
-	return connect.NewResponse(p.tell()), nil
+	return connect.NewResponse(p.response()), nil
 }
 
 // way is a Pod and what a shard has recorded of its way.
@@ -120,11 +120,11 @@ func (p *way) steps(shard *sources.Shard, records []*pb.DecisionRecord) {
 			if p.configured != nil {
 				return // how it came to the cluster before
 			}
-			p.configured = shard.Told(r)
+			p.configured = shard.Worded(r)
 		case ended && kind == pb.ActionKind_ACTION_KIND_PROVISION && r.GetToState() == pb.MachineState_MACHINE_STATE_IDLE:
-			p.bought = shard.Told(r)
+			p.bought = shard.Worded(r)
 		case r.GetType() == pb.RecordType_RECORD_TYPE_STARTED && (kind == pb.ActionKind_ACTION_KIND_PROVISION || kind == pb.ActionKind_ACTION_KIND_BOOTSTRAP || kind == pb.ActionKind_ACTION_KIND_PREEMPT):
-			p.planned = shard.Told(r)
+			p.planned = shard.Worded(r)
 			if p.pod.Node == "" {
 				p.out.MachineId = r.GetMachineId()
 			}
@@ -132,7 +132,7 @@ func (p *way) steps(shard *sources.Shard, records []*pb.DecisionRecord) {
 	}
 }
 
-func (p *way) tell() *pb.GetPodPathResponse {
+func (p *way) response() *pb.GetPodPathResponse {
 	at := func(t time.Time) int64 {
 		if t.IsZero() {
 			return 0

@@ -43,8 +43,8 @@ type Config struct {
 // Console answers browsers.
 type Console struct {
 	Config
-	viewers atomic.Int64
-	told    *counters
+	viewers  atomic.Int64
+	counters *counters
 }
 
 // New returns the server of one port.
@@ -54,7 +54,7 @@ func New(c Config) (*rpc.Server, error) {
 		return nil, err
 	}
 	console := &Console{Config: c}
-	if console.told, err = console.meter(); err != nil {
+	if console.counters, err = console.meter(); err != nil {
 		return nil, err
 	}
 	limits := rpc.Limits{ReadMaxBytes: requestBytesMax, SendMaxBytes: answerBytesMax}
@@ -119,7 +119,7 @@ var errViewers = connect.NewError(connect.CodeResourceExhausted, errors.New("the
 func (c *Console) view() (leave func(), err error) {
 	if c.viewers.Add(1) > int64(c.Viewers) {
 		c.viewers.Add(-1)
-		c.told.refused.Inc()
+		c.counters.refused.Inc()
 		return nil, errViewers
 	}
 	return func() { c.viewers.Add(-1) }, nil

@@ -38,7 +38,7 @@ type answer struct {
 }
 
 // Shared asks the shard, or gives what it said to an equal question a moment ago. Who asks and leaves ends the call, and one of those who wait
-// asks anew: a page that is gone costs the shard nothing. Nobody may change the answer. age is for how long the shard has not been asked.
+// asks again: a page that is gone costs the shard nothing. The answer is shared and not to be changed. age is for how long the shard has not been asked.
 func Shared[Req, Res proto.Message](ctx context.Context, s *Shard, keep Kept, procedure string, req Req, ask func() (Res, error)) (_ Res, age time.Duration, _ error) {
 	var none Res
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
@@ -67,7 +67,7 @@ func Shared[Req, Res proto.Message](ctx context.Context, s *Shard, keep Kept, pr
 	}
 }
 
-// Forget lets nobody have an older answer: an order has changed what the shard says.
+// Forget drops the answer: an order has changed what the shard says.
 func (s *Shard) Forget() {
 	s.answers.mu.Lock()
 	defer s.answers.mu.Unlock()

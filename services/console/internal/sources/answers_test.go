@@ -9,7 +9,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// OPS-6.3: equal questions cost a shard one call. Who asked and leaves ends the call, and one of those who wait asks anew.
+// OPS-6.3: equal questions cost a shard one call. Who asked and leaves ends the call, and one of those who wait asks again.
 func TestWhoLeavesEndsItsQuestion(t *testing.T) {
 	s, question := &Shard{}, &pb.GetStatusRequest{}
 	type got struct {
@@ -82,7 +82,7 @@ func TestSharedAnswerHasItsAge(t *testing.T) {
 	}
 }
 
-// OPS-6.2: after an order nobody gets what the shard said before it.
+// OPS-6.2: after an order no viewer gets what the shard said before it.
 func TestOrdersEndOldAnswers(t *testing.T) {
 	s := &Shard{}
 	for i, want := range []string{"before", "before", "after"} {

@@ -86,7 +86,7 @@ func (s *Shard) change(edit func(*State)) {
 	s.mu.Lock()
 	edit(&s.state)
 	s.mu.Unlock()
-	s.set.pulse.beat()
+	s.set.changes.notify()
 }
 
 func (s *Shard) run(ctx context.Context) {
@@ -161,7 +161,7 @@ func (s *Shard) follow(ctx context.Context) {
 }
 
 func (s *Shard) add(r *pb.DecisionRecord) {
-	r = s.Told(r)
+	r = s.Worded(r)
 	s.change(func(st *State) {
 		records := st.Records
 		if len(records) >= recordsMax {
@@ -177,8 +177,8 @@ func (s *Shard) add(r *pb.DecisionRecord) {
 	})
 }
 
-// Told is a copy of a record whose detail is the whole sentence about it.
-func (s *Shard) Told(r *pb.DecisionRecord) *pb.DecisionRecord {
+// Worded is a copy of a record whose detail is the whole sentence about it.
+func (s *Shard) Worded(r *pb.DecisionRecord) *pb.DecisionRecord {
 	out, _ := proto.Clone(r).(*pb.DecisionRecord)
 	out.Detail, out.ShardId = s.say(r), s.ID
 	return out
@@ -254,7 +254,7 @@ func (s *Shard) inspect(ctx context.Context, before *Needs) (*Needs, error) {
 			continue
 		}
 		n := stream.Msg().GetNeed()
-		n.AgeCyclesUnmet, n.ParkedAgeCycles = 0, 0 // of what does not change they are not told again
+		n.AgeCyclesUnmet, n.ParkedAgeCycles = 0, 0 // if nothing else changes, they are not sent again
 		out.clusters[n.GetClusterId()] = append(out.clusters[n.GetClusterId()], &pb.FleetNeed{Key: key(s.ID, n), ShardId: s.ID, Need: n})
 	}
 	if err := stream.Err(); err != nil {

@@ -40,9 +40,9 @@ type Config struct {
 
 // Set is every source of a fleet.
 type Set struct {
-	cfg   Config
-	coord *coordclient.Client // nil without a coordinator
-	pulse pulse
+	cfg     Config
+	coord   *coordclient.Client // nil without a coordinator
+	changes broadcast
 
 	watching atomic.Int64 // viewers that want needs
 
@@ -170,7 +170,7 @@ func (s *Set) lookAtFleet(ctx context.Context, follow func(id, addr string)) {
 			follow(e.GetShardId(), e.GetAddress())
 		}
 	}
-	s.pulse.beat()
+	s.changes.notify()
 }
 
 // ErrNoCoordinator says that a console was started without one.
@@ -232,7 +232,7 @@ func (s *Set) Shard(id string) (*Shard, error) {
 const TargetHeader = "bigfleet-target"
 
 // Changed is closed at the next change of any source.
-func (s *Set) Changed() <-chan struct{} { return s.pulse.next() }
+func (s *Set) Changed() <-chan struct{} { return s.changes.next() }
 
 // Statuses says how fresh each source is.
 func (s *Set) Statuses() []*pb.SourceStatus {

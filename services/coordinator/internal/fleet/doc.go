@@ -10,6 +10,6 @@
 // snapshot stream (WriteSnapshot, ReadSnapshot). It knows nothing of Raft, of reports, acks or sessions; who may
 // propose what, and when, is decided by packages orders, rebalance and server.
 //
-// Rows are generated messages of package coordinatorlog. They are shared between states: whoever changes a row clones
+// Rows are generated messages of package coordinatorlog. They are shared between states: code that changes a row clones
 // it first. Start at State, then Apply.
 package fleet

@@ -141,7 +141,7 @@ func TestNonsenseIsRefusedNotFatal(t *testing.T) {
 	l.refused(Invalid, addShard("a", "sim\x00x"))
 	l.must(addShard("a", "sim"))
 	l.refused(Invalid, assign("-bad-", "a"))
-	l.refused(NotFound, assign("eu-1a", "nobody"))
+	l.refused(NotFound, assign("eu-1a", "unknown"))
 	l.refused(Invalid, bind("/slash", "a", false))
 }
 
@@ -149,7 +149,7 @@ func TestNonsenseIsRefusedNotFatal(t *testing.T) {
 func TestAtomicEntry(t *testing.T) {
 	l := newLog(t)
 	before := l.s.Hash()
-	e := envelope(addShard("a", "sim"), assign("eu-1a", "nobody"), addShard("b", "sim"))
+	e := envelope(addShard("a", "sim"), assign("eu-1a", "unknown"), addShard("b", "sim"))
 	e.Atomic = true
 	next, out, err := Apply(l.s, l.n+1, e)
 	if err != nil || out.Err() == nil || len(out.Results) != 3 {
@@ -193,7 +193,7 @@ func TestRemovalCascades(t *testing.T) {
 		t.Fatal("the shard still owns something")
 	}
 	if st := l.s.Move("m2").GetState(); st != v1.Move_STATE_CANCELLING {
-		t.Fatalf("move m2 is %s: the donor must be told to un-reserve", st)
+		t.Fatalf("move m2 is %s: the donor must get an instruction to un-reserve", st)
 	}
 	l.refused(Refused, addShard("b", "sim"))
 	l.must(&pb.Operation{Kind: &pb.Operation_ReadmitShard{ReadmitShard: &pb.ReadmitShard{ShardId: "b"}}}, addShard("b", "sim"))
@@ -264,7 +264,7 @@ func TestViewNamesArrivingMoves(t *testing.T) {
 func TestAuditRing(t *testing.T) {
 	l := newLog(t)
 	record := &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{Method: "AssignDomain", RequestJson: "{}", Reason: "why"}}}
-	l.apply(assign("eu-1a", "nobody"), record)
+	l.apply(assign("eu-1a", "unknown"), record)
 	for a := range l.s.AuditNewestFirst(0) {
 		if a.GetRecord().GetResult() != "not_found" || a.GetRecord().GetActor() != "bigfleet://admin" || a.GetRecord().GetIndex() != l.n || a.GetRecord().GetAtUnixNanos() == 0 {
 			t.Fatalf("got %v", a)
@@ -372,8 +372,8 @@ func TestViews(t *testing.T) {
 	if v := l.s.View("c"); !v.GetOnlyShard() || v.GetProvider() != "other" {
 		t.Fatalf("got %v", v)
 	}
-	if l.s.View("nobody") != nil {
-		t.Fatal("a view of nobody")
+	if l.s.View("unknown") != nil {
+		t.Fatal("a view of an unknown shard")
 	}
 }
 

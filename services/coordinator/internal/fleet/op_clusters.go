@@ -55,7 +55,7 @@ func (a *applier) bindCluster(op *pb.BindCluster) *Refusal {
 	return nil
 }
 
-// takeBack gives the bound shard what it once let go of, as soon as nobody else may act on it.
+// takeBack gives the bound shard what it once let go of, as soon as no other shard may act on it.
 func takeBack(row *pb.Cluster) {
 	if len(row.GetReleases()) == 0 {
 		row.Released = slices.DeleteFunc(row.Released, func(s string) bool { return s == row.GetShardId() })
@@ -147,7 +147,7 @@ func (a *applier) abandonClusters(id string) {
 	}
 }
 
-// Owns reports whether the view of a shard lists a cluster as owned: it is bound there and everybody else let go, or
+// Owns reports whether the view of a shard lists a cluster as owned: it is bound there and every other shard let go, or
 // it left and the shard has not let go yet.
 func Owns(c *pb.Cluster, shard string) bool {
 	if at := releaseOf(c, shard); at >= 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // A domain changes hands release-before-acquire (COORD-9.5). While a handover runs, the row names the next owner and
-// the shards that must ack a view without the domain; nobody owns it. The leader proposes FinishDomainMove when they
+// the shards that must ack a view without the domain; no shard owns it. The leader proposes FinishDomainMove when they
 // did, and names the handover it means, so that an answer to an older one finishes nothing.
 
 func checkDomain(key, value string) *Refusal {
@@ -90,7 +90,7 @@ func (a *applier) handOver(row *pb.Domain, owner, to string) {
 }
 
 // mustRelease names the shards that may act on the machines of a domain and would not when it belongs to another: the
-// explicit owner, and, when no shard of the next owner's provider owned it, everybody there whom a later rule of
+// explicit owner, and, when no shard of the next owner's provider owned it, every shard there that a later rule of
 // COORD-9.3 made the owner.
 func (a *applier) mustRelease(key, owner, to string) []string {
 	var out []string
@@ -201,7 +201,7 @@ func (a *applier) unassignDomain(op *pb.UnassignDomain) *Refusal {
 	heirs := a.s.laterOwners(a.s.shards.get(owner).GetProvider(), op.GetKey())
 	a.touchDomain(old)
 	if owner == "" || !slices.ContainsFunc(heirs, func(id string) bool { return id != owner }) {
-		// Nobody acquires anything that another shard still holds: a first assignment that had not ended is taken back,
+		// No shard acquires anything that another still holds: a first assignment that had not ended is taken back,
 		// or the owner keeps the machines by a later rule.
 		a.dropDomain(old)
 		return nil

@@ -11,8 +11,8 @@ import (
 
 // After a restore the archive may be older than what shards obey: their persisted views. Each shard says once what it
 // holds, and the tables take that over (COORD-15.15, 15.16). A fact that one shard claims is committed again; of two
-// claims the newer view wins, and the audit says so. When everybody was heard, FinishMerge drops what no heard shard
-// claims any more, ends what nobody can explain and gives every shard a fresh view.
+// claims the newer view wins, and the audit says so. When every shard was heard, FinishMerge drops what no heard shard
+// claims any more, ends what has no owner and gives every shard a fresh view.
 
 // Merging reports whether the state came from a restore and holdings are still being collected.
 func (s *State) Merging() bool {

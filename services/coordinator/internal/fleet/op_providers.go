@@ -9,7 +9,7 @@ import (
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// ZoneKey partitions the machines of a provider that nobody configured.
+// ZoneKey partitions the machines of a provider without a partition.
 const ZoneKey = "topology.kubernetes.io/zone"
 
 // providerFor returns the provider that a reported address belongs to and creates it when there is none (COORD-9.4).

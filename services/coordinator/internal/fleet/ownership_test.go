@@ -331,7 +331,7 @@ func (w *world) message(t *rapid.T, what string, sh *shardModel) {
 }
 
 // COORD-21.37: two and more shards on one provider; whatever happens to domains, defaults, providers, clusters, moves
-// and messages, no machine ever has two owners, and each unbound one has exactly one once everybody was heard.
+// and messages, no machine ever has two owners, and each unbound one has exactly one once every shard was heard.
 func TestNoMachineHasTwoOwners(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
@@ -372,7 +372,7 @@ func TestNoMachineHasTwoOwners(t *testing.T) {
 					rt.Logf("%s at %s obeys %v, knows %v", id, w.shards[id].provider, w.shards[id].view, w.shards[id].moved)
 				}
 				rt.Logf("moves %v", slices.Collect(w.l.s.Moves()))
-				rt.Fatalf("after %v: nobody owns machine %s %v", history, m.id, m.labels)
+				rt.Fatalf("after %v: no shard owns machine %s %v", history, m.id, m.labels)
 			}
 		}
 		if n := w.l.s.HandoverCount(); n != 0 {

@@ -34,7 +34,7 @@ func TestTablesAreThoseOfTheSpecification(t *testing.T) {
 }
 
 // COORD-3.4: rows come by their keys, whatever the order in which they came to be: shards, clusters, providers and moves by
-// id, domains by key and then value. Whoever holds a state does not see what comes later.
+// id, domains by key and then value. A reader that holds a state does not see later changes.
 func TestReadsAreInOrder(t *testing.T) {
 	l := newLog(t)
 	for _, id := range []string{"c", "a", "b"} {
@@ -147,7 +147,7 @@ func TestProviders(t *testing.T) {
 	cloud.DefaultOwner = "b"
 	l.must(upsert(cloud))
 	if l.s.View("a").GetDefaultOwner() || l.s.View("b").GetDefaultOwner() {
-		t.Error("nobody owns by default before a let go")
+		t.Error("no shard owns by default before a let go")
 	}
 	settleAll(l, "a")
 	if !l.s.View("b").GetDefaultOwner() {

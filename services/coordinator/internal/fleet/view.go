@@ -45,7 +45,7 @@ func (s *State) View(id string) *v1.ShardView {
 	return view
 }
 
-// foreignDomains are the domains that other shards of a provider own, or that nobody owns while they change hands. The
+// foreignDomains are the domains that other shards of a provider own, or that have no owner while they change hands. The
 // default owner needs all of them. Another shard needs those of the keys before its own ones, because the first key
 // decides: a machine in its rack may stand in the zone of another.
 func (s *State) foreignDomains(id string, provider *pb.Provider, byDefault bool) []*v1.DomainRef {

@@ -20,7 +20,7 @@ type hello struct {
 	kind     byte
 	uuid     string // of the group; empty while the node has none
 	node     string
-	instance string // of the process, so that two processes with one id can be told apart
+	instance string // of the process, which distinguishes two processes with one id
 	verdict  string // from the acceptor: empty is welcome, else a reason token
 }
 

@@ -236,8 +236,8 @@ func (l *Layer) judge(theirs hello, id *identity.ID) string {
 	if theirs.node == l.c.NodeID && theirs.instance != l.instance {
 		return "same-id"
 	}
-	// Only members of one group speak Raft. A replica without a group votes for nobody and stores nobody's entries: it
-	// learns its group from the answer to its join call, never from whoever speaks to it first.
+	// Only members of one group speak Raft. A replica without a group neither votes nor stores entries: it
+	// learns its group from the answer to its join call, never from the first peer that speaks to it.
 	if theirs.kind == kindRaft && (l.c.UUID() == "" || theirs.uuid == "") {
 		return noGroup
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // Interner interns what reports repeat: names, vectors, kinds of machines and sets of requirements. Thousands of shards say
-// much the same. What is interned stays valid for whoever holds it; a table that reached the bound starts over, since every
+// much the same. What is interned stays valid for its holders; a table that reached the bound starts over, since every
 // shard says again within an interval what is still true. It lives as long as one leadership. Safe for concurrent use.
 type Interner struct {
 	most    int // entries of each table but names

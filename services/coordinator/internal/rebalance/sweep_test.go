@@ -264,7 +264,7 @@ func TestProposalsExplainThemselves(t *testing.T) {
 	}
 }
 
-// COORD-12.8, 12.9: whatever the world, nobody gives more than surplus, cap and deficit allow, nothing crosses providers,
+// COORD-12.8, 12.9: whatever the world, no shard gives more than surplus, cap and deficit allow, nothing crosses providers,
 // and the answer does not depend on the order of anything but the ids.
 func TestSweepKeepsItsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// COORD-4.7, 4.9: what nobody waits for any more when its turn comes is not proposed, and gives its slot back.
+// COORD-4.7, 4.9: a command whose caller no longer waits when its turn comes is not proposed, and gives its slot back.
 func TestLeftProposalIsNotProposed(t *testing.T) {
 	r := newReplicas(t)
 	n := r.bootstrap("node-0")
@@ -38,7 +38,7 @@ func TestLeftProposalIsNotProposed(t *testing.T) {
 	n.batches.mu.Unlock()
 	r.commit(addShard("stayed"))
 	if n.State().Shard("left") != nil {
-		t.Error("an entry was proposed whose caller was told that nothing is known of it, long before")
+		t.Error("an entry was proposed whose caller was answered that nothing is known of it, long before")
 	}
 	eventually(t, "all slots are free", func() bool { return len(n.slots) == 0 })
 }

@@ -167,7 +167,7 @@ func (r *replicas) propose(n *Node, ops ...*pb.Operation) error {
 	return nil
 }
 
-// commit proposes to whoever leads until it is committed, as a client would.
+// commit proposes to the leader of the moment until it is committed, as a client would.
 func (r *replicas) commit(ops ...*pb.Operation) {
 	r.t.Helper()
 	eventually(r.t, "the entry is committed", func() bool {

@@ -181,7 +181,7 @@ func (n *Node) askToJoin(ctx context.Context, m *Membership) (string, error) {
 	defer client.Close()
 	patience := joinTimeout
 	if n.UUID() == "" && m.mayBootstrap(n.config.NodeID) {
-		patience = joinBackoffMin // there may be no group yet, and nobody else will begin one
+		patience = joinBackoffMin // there may be no group yet, and no other replica will begin one
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

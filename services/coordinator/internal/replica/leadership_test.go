@@ -146,7 +146,7 @@ func TestOutstandingProposals(t *testing.T) {
 }
 
 // COORD-6.4.4: a majority with the newest log elects a leader, also while one of its voters does not know yet that the other
-// is a voter. The entry that made it one was stored by the old leader and by the new voter, and by nobody else.
+// is a voter. The entry that made it one was stored by the old leader and by the new voter, and by no other.
 func TestTheNewestVoterIsElected(t *testing.T) {
 	r := newReplicas(t)
 	slow := func(c *Config) { c.Heartbeat, c.Election, c.Lease = 2*time.Second, 2*time.Second, 2*time.Second }

@@ -7,7 +7,7 @@ import (
 
 // COORD-6.2.3: a process that stood still does not trust answers from before for a while; one that runs does, whatever the load
 // within half a lease; and a clock that jumps is taken for a standstill.
-func TestPulse(t *testing.T) {
+func TestStallIsDetected(t *testing.T) {
 	p := stallDetector{lease: 400 * time.Millisecond}
 	now := time.Now()
 	beat := func(after time.Duration) { now = now.Add(after); p.beat(now) }

@@ -52,7 +52,7 @@ func TestWhoStandsForNoElection(t *testing.T) {
 	r.stop("node-0")
 	n.succeed(departure{"node-0", leader.layer.Instance()}, term)
 	if n.Term() != term {
-		t.Fatal("a replica that reaches nobody stood for an election")
+		t.Fatal("a replica that reaches no other stood for an election")
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // admit lets Raft judge a candidate that its own configuration does not know as a voter. Raft refuses such a candidate. If the old
-// leader made it a voter with an entry that reached only the candidate, nobody could then be elected: this replica has the older
+// leader made it a voter with an entry that reached only the candidate, no replica could then be elected: this replica has the older
 // log, and the candidate lacks its vote. The vote goes by the log alone: a candidate whose log is newer may know a newer
 // configuration. One that was removed or lost its vote has no newer log than those who stored that, and stays refused.
 func (n *Node) admit(call raft.RPC) {

@@ -36,7 +36,7 @@ func (s *Server) notLeader() *connect.Error {
 	if hint.GetLeaderAddress() != "" {
 		return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint})
 	}
-	// Everybody asks every replica now. One comes back at once, thousands are spread out.
+	// Every client asks every replica now. One comes back at once, thousands are spread out.
 	return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint},
 		&v1.RetryHint{AfterMillis: s.admission.asks.later(time.Now()).Milliseconds()})
 }

@@ -39,7 +39,7 @@ func TestCodes(t *testing.T) {
 	}
 	for kind, code := range codes {
 		if code == connect.CodeFailedPrecondition {
-			t.Errorf("kind %d is told as \"not the leader\"", kind)
+			t.Errorf("kind %d is answered as \"not the leader\"", kind)
 		}
 	}
 }

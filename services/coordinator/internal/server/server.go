@@ -70,7 +70,7 @@ type Server struct {
 	limit       *limiter
 	saves       chan struct{}
 	admission   *admission
-	ctx         context.Context // of the desks' loops
+	ctx         context.Context // of the registries' loops
 	stop        context.CancelFunc
 	group       sync.WaitGroup
 
@@ -122,11 +122,11 @@ func (s *Server) OnApply(st *fleet.State, changes []fleet.Change) {
 // OnReset is the replica's hook: a snapshot replaced the state.
 func (s *Server) OnReset(*fleet.State) { s.broadcaster.reset() }
 
-type deskKey struct{}
+type registryKey struct{}
 
 // registry returns the conversation with shards of a leadership, made and started at the first call.
 func (s *Server) registry(r *replica.Leadership) *shards.ShardRegistry {
-	return r.Value(deskKey{}, func() any {
+	return r.Value(registryKey{}, func() any {
 		d := shards.New(r.Context(), shards.Config{Group: s.node, Log: s.config.Log, Metrics: s.config.Metrics,
 			SweepEvery: s.config.SweepEvery, LevelMax: s.config.LevelMax, OnReport: s.broadcaster.reported})
 		s.group.Go(d.Run)

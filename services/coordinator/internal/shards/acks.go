@@ -82,7 +82,7 @@ func (d *ShardRegistry) answer(st *fleet.State, s *shard, o *pendingInstruction,
 	case v1.InstructAck_OUTCOME_ACCEPTED:
 		return d.accepted(st, s, o, a)
 	case v1.InstructAck_OUTCOME_REJECTED_STALE:
-		// A coordinator with a higher term spoke to the shard: either this leader is not one any more, or it will be told.
+		// A coordinator with a higher term spoke to the shard: either this leader is not one any more, or it will learn so.
 		d.registrar.start(func() {
 			if err := d.config.Group.Confirm(d.ctx); err != nil {
 				d.config.Log.Warn("a shard knows a higher term and leadership cannot be confirmed", "shard", s.id, "err", err)

@@ -102,7 +102,7 @@ func TestFailedInstructions(t *testing.T) {
 		if !f.registry.Retry("a", pending[0].GetInstruction().GetInstructionId(), false) || len(report().GetInstructions()) != 1 {
 			t.Fatal("the retry is not sent")
 		}
-		report(&v1.InstructAck{InstructionId: "assign/nobody/1/1", Outcome: v1.InstructAck_OUTCOME_ACCEPTED})
+		report(&v1.InstructAck{InstructionId: "assign/unknown/1/1", Outcome: v1.InstructAck_OUTCOME_ACCEPTED})
 		if testutil.ToFloat64(f.metrics.AcksWithoutWork) != 1 {
 			t.Fatal("COORD-8.3: an ack of nothing is not counted")
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // moveAges measures how long this leader has seen each move in its state. Times in replicated records come from the clock of
-// whoever proposed them, and no rule compares the clocks of two machines: with a clock that is an hour off, a cooldown of
+// whichever replica proposed them, and no rule compares the clocks of two machines: with a clock that is an hour off, a cooldown of
 // an hour would be over at once. So the cooldowns start over with each leadership, which is never too early.
 type moveAges struct {
 	mu   sync.Mutex

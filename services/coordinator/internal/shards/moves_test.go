@@ -88,7 +88,7 @@ func TestKillSwitch(t *testing.T) {
 		}
 		f.admin(policyOp(func(p *v1.RebalancePolicy) {}))
 		for f.group.State().OpenMoveCount() == 0 {
-			time.Sleep(time.Second) // planned, and nobody reports
+			time.Sleep(time.Second) // planned, and no shard reports
 		}
 		f.admin(policyOp(func(p *v1.RebalancePolicy) { p.Mode = v1.RebalanceMode_REBALANCE_MODE_OFF }))
 		time.Sleep(16 * time.Second)

@@ -118,7 +118,7 @@ func TestEpochRegression(t *testing.T) {
 	})
 }
 
-// COORD-7.9, COORD-21.33: a removed shard is told so, until it is readmitted.
+// COORD-7.9, COORD-21.33: a removed shard is refused with that reason until it is readmitted.
 func TestDecommissioned(t *testing.T) {
 	within(t, func(t *testing.T) {
 		f := newFixture(t, "a")

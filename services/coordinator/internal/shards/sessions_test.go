@@ -54,7 +54,7 @@ func TestSessionsOfSilentShards(t *testing.T) {
 	})
 }
 
-// COORD-10.6, 10.5: a cluster that nobody is bound to enters the view of the shard with its session only after the shard
+// COORD-10.6, 10.5: a cluster without a bound shard enters the view of the shard with its session only after the shard
 // that still has machines of it let go.
 func TestFirstBindingWaitsForHolders(t *testing.T) {
 	within(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestFirstBindingWaitsForHolders(t *testing.T) {
 	})
 }
 
-// COORD-10.7: a cluster that nobody reports for 30 days is stale, also when the shard that it is bound to is gone. Its
+// COORD-10.7: a cluster that no shard reports for 30 days is stale, also when the shard that it is bound to is gone. Its
 // binding stays, and the first report of it ends that.
 func TestStaleClusters(t *testing.T) {
 	within(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestReportsLeaveTheAuditToPeople(t *testing.T) {
 	})
 }
 
-// COORD-9.8: values that nobody owns go to the shard with the fewest machines, ten a minute.
+// COORD-9.8: values without an owner go to the shard with the fewest machines, ten a minute.
 func TestAutoAssign(t *testing.T) {
 	within(t, func(t *testing.T) {
 		f := newFixture(t, "big", "small")
@@ -214,7 +214,7 @@ func TestAutoAssign(t *testing.T) {
 	})
 }
 
-// COORD-11.5: units that a slice loses are nobody's until its shard acked the view that says so.
+// COORD-11.5: units that a slice loses belong to no shard until its shard acked the view that says so.
 func TestLoweredSliceIsHeldBack(t *testing.T) {
 	within(t, func(t *testing.T) {
 		f := newFixture(t, "a", "b")
@@ -235,7 +235,7 @@ func TestLoweredSliceIsHeldBack(t *testing.T) {
 		set(2, 8)
 		f.intervals(5)
 		if got := slice(f.shards[0]); got != 4 {
-			t.Fatalf("b may use %d units while a was not told", got)
+			t.Fatalf("b may use %d units before a was informed", got)
 		}
 		back()
 		f.intervals(4)

@@ -7,7 +7,7 @@ import (
 )
 
 // COORD-9.4: two shards that reach one provider under two addresses share it: exactly one of them owns what no domain assigns, and
-// neither is told that it is the only shard. That holds under a new leader, whoever reports first.
+// neither hears that it is the only shard. That holds under a new leader, whichever shard reports first.
 func TestOneStoreUnderTwoAddresses(t *testing.T) {
 	within(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -187,7 +187,7 @@ func Stale(c *pb.Cluster, now time.Time) bool {
 	return c.GetUnseenSinceUnixNanos() != 0 && now.Sub(time.Unix(0, c.GetUnseenSinceUnixNanos())) >= staleCluster
 }
 
-// merge ends the collection of holdings after a restore (COORD-12.5, 15.16): when three intervals passed and everybody
+// merge ends the collection of holdings after a restore (COORD-12.5, 15.16): when three intervals passed and every shard
 // was heard, or after mergeWaitMax, since a shard that is gone must not hold the fleet up for ever.
 func (d *ShardRegistry) merge(st *fleet.State, now time.Time) []*pb.Operation {
 	age := now.Sub(d.opened)

@@ -8,7 +8,7 @@
 // Two promises decide the shape. A write whose fsync failed is never acknowledged, and every later write fails too:
 // the caller hears of it through OnFailure and stops the process (COORD-5.2). And damage is never read as data or as
 // "empty": each record is checksummed, and a mark beside the segments says how far the log was acknowledged, so that a
-// torn last write, which is normal after a crash, is told from a lost or flipped one, which is a start error that names
+// torn last write, which is normal after a crash, is distinguished from a lost or flipped one, which is a start error that names
 // the file (COORD-5.3). docs/adr says why no store of others is used.
 //
 // It must never repair by dropping what was acknowledged. It knows nothing of what entries mean. Start at Open.

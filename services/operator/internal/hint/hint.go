@@ -261,7 +261,7 @@ func (w *Writer) write(ctx context.Context, name string) {
 	w.mu.Unlock()
 	after, wrote, err := w.converge(ctx, name, have, want)
 	if changed = changed || wrote; err == nil && (changed || after.Status.UpdatedAt == nil) {
-		after, err = w.stamp(ctx, after)
+		after, err = w.noteChange(ctx, after)
 		changed = err != nil
 	}
 	w.mu.Lock()
@@ -310,8 +310,8 @@ func (w *Writer) converge(ctx context.Context, name string, have *v1alpha1.Avail
 	return next, err == nil, err
 }
 
-// stamp notes when the hint changed.
-func (w *Writer) stamp(ctx context.Context, o *v1alpha1.AvailableCapacity) (*v1alpha1.AvailableCapacity, error) {
+// noteChange records when the hint changed.
+func (w *Writer) noteChange(ctx context.Context, o *v1alpha1.AvailableCapacity) (*v1alpha1.AvailableCapacity, error) {
 	next := o.DeepCopy()
 	next.Status.UpdatedAt = new(metav1.Now().Rfc3339Copy())
 	err := w.Client.Status().Patch(ctx, next, client.MergeFrom(o))

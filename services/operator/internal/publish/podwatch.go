@@ -11,7 +11,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// The watches of requests and of Pods are not in step. Each of them alone shows its changes in their order: whoever knows a Pod knows of
+// The watches of requests and of Pods are not in step. Each of them alone shows its changes in their order: a cache that knows a Pod knows of
 // every Pod that was deleted before it was created. So a request counts once its Pod is known, and takes the place of a Pod that leaves
 // although that one's request is still there (OP-5.23).
 

@@ -69,30 +69,30 @@ type Publisher struct {
 	wake chan struct{}
 	turn atomic.Int64 // when Run last began or ended a turn, in nanoseconds; 0: it does not run
 
-	mu        sync.Mutex
-	demand    *aggregate.Aggregate
-	byPod     map[types.UID]podRequest // requests by the Pod that controls them
-	ahead     map[aggregate.Key]bool   // requests that no Pod controls
-	holds     holds
-	unclear   map[aggregate.Key]unclear   // requests whose Pods are not known yet
-	over      map[aggregate.Key]types.UID // requests that are there, and whose demand is held or replaced already
-	suspended map[aggregate.Key]bool      // requests of Pods on nodes out of service
-	change    uint64                      // changes of demand so far, from 1
-	synced    bool                        // the cache was complete once
-	changed   time.Time                   // first change that was not sent; zero: none
-	link      Link                        // nil: no session
-	greeted   bool                        // the shard answered Hello, so its features are known
-	urgent    bool                        // send at once: a session opened
-	last      time.Time                   // last roll-up
-	rests     time.Time                   // before which nothing follows a large roll-up
-	paid      time.Time                   // until when roll-ups used up one spacing each
-	timestamp int64                       // of the roll-up that was sent last
-	built     time.Time                   // last rebuild
-	tracker   tracker
-	oversized bool
-	outcome   *Outcome        // of a roll-up that was not sent; reported after unlocking
-	turned    []aggregate.Key // requests that a roll-up began or ceased to leave out; reported after unlocking
-	accepted  time.Time
+	mu          sync.Mutex
+	demand      *aggregate.Aggregate
+	byPod       map[types.UID]podRequest // requests by the Pod that controls them
+	ahead       map[aggregate.Key]bool   // requests that no Pod controls
+	holds       holds
+	unclear     map[aggregate.Key]unclear   // requests whose Pods are not known yet
+	over        map[aggregate.Key]types.UID // requests that are there, and whose demand is held or replaced already
+	suspended   map[aggregate.Key]bool      // requests of Pods on nodes out of service
+	change      uint64                      // changes of demand so far, from 1
+	synced      bool                        // the cache was complete once
+	changed     time.Time                   // first change that was not sent; zero: none
+	link        Link                        // nil: no session
+	greeted     bool                        // the shard answered Hello, so its features are known
+	urgent      bool                        // send at once: a session opened
+	last        time.Time                   // last roll-up
+	rests       time.Time                   // before which nothing follows a large roll-up
+	nextAllowed time.Time                   // earliest next roll-up without the burst: one per spacing on average
+	timestamp   int64                       // of the roll-up that was sent last
+	built       time.Time                   // last rebuild
+	tracker     tracker
+	oversized   bool
+	unreported  *Outcome        // of a roll-up that was not sent; reported after unlocking
+	turned      []aggregate.Key // requests that a roll-up began or ceased to leave out; reported after unlocking
+	accepted    time.Time
 }
 
 // New checks the configuration.

@@ -23,7 +23,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for {
 		p.turn.Store(time.Now().UnixNano())
 		timer.Reset(min(p.step(time.Now()), p.Heartbeat)) // a turn at each heartbeat, whether or not there is a session
-		p.tell()
+		p.report()
 		p.turn.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
@@ -44,11 +44,11 @@ func (p *Publisher) Alive() error {
 	return nil
 }
 
-// tell tells what became of a roll-up that was not sent, and which requests were left out of one or are in again.
-func (p *Publisher) tell() {
+// report passes on what became of a roll-up that was not sent, and which requests a roll-up left out or took in again.
+func (p *Publisher) report() {
 	p.mu.Lock()
-	o, turned := p.outcome, p.turned
-	p.outcome, p.turned = nil, nil
+	o, turned := p.unreported, p.turned
+	p.unreported, p.turned = nil, nil
 	p.mu.Unlock()
 	for _, key := range turned {
 		p.OnProblem(key)
@@ -93,7 +93,7 @@ func (p *Publisher) due() time.Time {
 	}
 	if !p.changed.IsZero() {
 		at := p.changed.Add(p.Debounce)
-		if earliest := p.paid.Add(-saved * spacing); at.Before(earliest) {
+		if earliest := p.nextAllowed.Add(-saved * spacing); at.Before(earliest) {
 			at = earliest
 		}
 		if at.Before(p.rests) {
@@ -124,10 +124,10 @@ func (p *Publisher) send(now time.Time) {
 	size := proto.Size(needs)
 	built := time.Now()
 	p.last, p.changed, p.urgent = now, time.Time{}, false
-	if p.paid.Before(now) {
-		p.paid = now
+	if p.nextAllowed.Before(now) {
+		p.nextAllowed = now
 	}
-	p.paid = p.paid.Add(spacing)
+	p.nextAllowed = p.nextAllowed.Add(spacing)
 	p.Instruments.RollupBytes.Set(float64(size))
 	p.Instruments.RollupRows.Set(float64(len(needs.Needs)))
 	p.gauge()
@@ -230,7 +230,7 @@ func (p *Publisher) tooLarge(now time.Time, size, limit, rows int) {
 		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "bytes", size, "limit", limit, "rows", rows)
 	}
 	p.oversized = true
-	p.outcome = &Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",
+	p.unreported = &Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",
 		Text: "the demand has more distinct shapes than a roll-up can hold; requests with equal constraints aggregate"}
 }
 

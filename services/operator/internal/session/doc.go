@@ -1,6 +1,6 @@
 // Package session keeps the operator's one stream to its shard.
 //
-// Client.Run dials, says Hello, sends and receives until the stream ends, whoever ended it, and dials again after a
+// Client.Run dials, says Hello, sends and receives until either side ends the stream, and dials again after a
 // jittered backoff; there is never more than one stream. A Link is one stream that is open: it carries the newest
 // roll-up (one slot, a newer one replaces it), a bounded queue of responses (when full the newest is dropped, because the
 // shard asks again), and the newest report of each subject. Nothing that is handed to a Link ever blocks its caller.

@@ -116,7 +116,7 @@ func (s *Store) usersOf(o object) (out []types.UID) {
 	return out
 }
 
-func (s *Store) everybody() (out []types.UID) {
+func (s *Store) allPods() (out []types.UID) {
 	for o := range s.users {
 		out = append(out, s.usersOf(o)...)
 	}
@@ -134,7 +134,7 @@ func (s *Store) setObject(kind schema.GroupVersionResource, namespace, name stri
 	}
 	again := s.usersOf(at)
 	if kind == classes {
-		again = s.everybody()
+		again = s.allPods()
 	}
 	s.mu.Unlock()
 	s.changed(again)
@@ -172,7 +172,7 @@ func (s *Store) turn(kind schema.GroupVersionResource, now state) {
 	var again []types.UID
 	if s.kinds[kind] != now {
 		s.kinds[kind] = now
-		again = s.everybody()
+		again = s.allPods()
 	}
 	s.mu.Unlock()
 	s.changed(again)

@@ -62,14 +62,14 @@ func runAsAgent(dir string) {
 	os.Exit(1)
 }
 
-// desk plays the provider: it gives one task until the host says how it ended.
-type desk struct {
+// provider plays the provider: it gives one task until the host says how it ended.
+type provider struct {
 	mu      sync.Mutex
 	task    *pb.ReportHostResponse
 	reports chan *pb.ReportHostRequest
 }
 
-func (d *desk) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHostRequest]) (*connect.Response[pb.ReportHostResponse], error) {
+func (d *provider) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHostRequest]) (*connect.Response[pb.ReportHostResponse], error) {
 	select {
 	case d.reports <- req.Msg:
 	default:
@@ -94,8 +94,8 @@ func id(t *pb.ReportHostResponse) string {
 	return t.GetReset_().GetOperationId()
 }
 
-func startDesk(t *testing.T) (*desk, string) {
-	d := &desk{reports: make(chan *pb.ReportHostRequest, 1000)}
+func startProvider(t *testing.T) (*provider, string) {
+	d := &provider{reports: make(chan *pb.ReportHostRequest, 1000)}
 	mux := http.NewServeMux()
 	mux.Handle(bigfleetv1alpha1connect.NewHostAgentHandler(d))
 	s := httptest.NewServer(mux)
@@ -104,7 +104,7 @@ func startDesk(t *testing.T) (*desk, string) {
 }
 
 // give sets the task and waits until a report says that it ended.
-func (d *desk) give(t *testing.T, task *pb.ReportHostResponse, phases ...pb.HostPhase) *pb.ReportHostRequest {
+func (d *provider) give(t *testing.T, task *pb.ReportHostResponse, phases ...pb.HostPhase) *pb.ReportHostRequest {
 	t.Helper()
 	d.mu.Lock()
 	d.task = task
@@ -216,7 +216,7 @@ func (p *process) stop() {
 // PROV-32.5: whatever step the agent is killed at, the host is configured once and reset whole.
 func TestKilledAtEachStep(t *testing.T) {
 	life := func(t *testing.T, point string) *process {
-		d, url := startDesk(t)
+		d, url := startProvider(t)
 		p := startProcess(t, url, point)
 		r := d.give(t, configureTask("configure-1", "red"), pb.HostPhase_HOST_PHASE_CONFIGURED, pb.HostPhase_HOST_PHASE_QUARANTINED)
 		if r.GetPhase() != pb.HostPhase_HOST_PHASE_CONFIGURED || r.GetProblem() != "" {
@@ -270,7 +270,7 @@ func inProcess(t *testing.T, m *Pretended, dir, url string) {
 
 // PROV-32.6: a reset that leaves something, or fails, quarantines the host with the reason; a later reset that succeeds frees it.
 func TestQuarantine(t *testing.T) {
-	d, url := startDesk(t)
+	d, url := startProvider(t)
 	dir := t.TempDir()
 	m := NewPretended(dir)
 	inProcess(t, m, dir, url)
@@ -296,7 +296,7 @@ func TestQuarantine(t *testing.T) {
 
 // PROV-32.4: a host that holds things of a node before its first task is not offered.
 func TestFirstLookFindsSomething(t *testing.T) {
-	d, url := startDesk(t)
+	d, url := startProvider(t)
 	dir := t.TempDir()
 	m := NewPretended(dir)
 	if err := m.Write(t.Context(), []File{{Path: "/etc/kubernetes/pki/ca.crt"}}); err != nil {
@@ -311,7 +311,7 @@ func TestFirstLookFindsSomething(t *testing.T) {
 
 // PROV-32.7: what made the host a node is started again when it ends by itself.
 func TestTend(t *testing.T) {
-	d, url := startDesk(t)
+	d, url := startProvider(t)
 	dir := t.TempDir()
 	m := NewPretended(dir)
 	inProcess(t, m, dir, url)

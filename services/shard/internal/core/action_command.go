@@ -147,7 +147,7 @@ func (c *commands) answered(o *operation, e GetDone) {
 	}
 }
 
-// reboundElsewhere reports whether a machine that we drain serves somebody else: the drain has had its effect, and whoever owns the
+// reboundElsewhere reports whether a machine that we drain serves another need: the drain has had its effect, and the owner of the
 // Idle machine has configured it since, another shard for example. A second Drain would hit that workload.
 func (c *commands) reboundElsewhere(o *operation, f *Fact) bool {
 	return o.rpc() == RPCDrain && (f.Machine.Cluster != o.Cluster || c.cfg.Coordinated && !c.ownership.mine(&f.Machine, f.Owner))

@@ -119,7 +119,7 @@ func (c *guards) suppress(d *decision) {
 }
 
 // budget reports whether both reclaim buckets have a token, and otherwise when (SHARD-19.3). Wall-clock rate and not a cap
-// per cycle, because everybody's roll-ups drive cycles.
+// per cycle, because the roll-ups of all clusters drive cycles.
 func (c *guards) budget(cl *cluster) (readyAt int64, ok bool) {
 	if c.cfg.ReclaimCapOff {
 		return 0, true

@@ -76,7 +76,7 @@ func (c *orders) answerReconcileFailed(p *provider) {
 // anothersMachine is the answer to orders about a machine that this shard only read of (SHARD-21.6).
 const anothersMachine = "another shard owns the machine: send the request to that shard"
 
-// says is the order in words: whoever reads the history wants to know what was stopped, and with which pause.
+// says is the order in words: a reader of the history wants to know what was stopped, and with which pause.
 func (e AdminAsked) says() string {
 	out := e.Command.String()
 	switch e.Command {

@@ -1,7 +1,7 @@
 package core
 
 // Phase is a part of a cycle, for cycle_phase_duration_seconds (SHARD-29.3). The core reads no clock: it says which
-// phase begins, and whoever watches measures.
+// phase begins, and the watcher measures.
 type Phase uint8
 
 const (

@@ -32,7 +32,7 @@ const (
 	timerCheckpoint  // a checkpoint waits
 )
 
-// timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
+// timer is one deadline. Deadlines are never removed: the handler checks whether the deadline still applies.
 type timer struct {
 	At      int64     `n:"1"`
 	Seq     int64     `n:"2"` // deadlines of one moment go in the order they were made

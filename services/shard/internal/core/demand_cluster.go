@@ -20,7 +20,7 @@ func (c *confirmation) add(now int64) (confirmed bool) {
 }
 
 // forgetAfter is for how long a cluster without session, machines and operations is remembered. What it asked for acquires nothing
-// without a session, and comes again with one. Why: whoever can open sessions could otherwise slow every cycle until a restart.
+// without a session, and comes again with one. Why: a client that can open sessions could otherwise slow every cycle until a restart.
 const forgetAfter = Hour
 
 // left begins the time after which a cluster without a session is forgotten (SHARD-12.8).

@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// WIRE-9.4: a plan that came to the same end anew is no change for readers. Starts that a pause holds back are planned anew each time.
+// WIRE-9.4: a plan that came to the same end again is no change for readers. Starts that a pause holds back are planned again each time.
 func TestSamePlanIsNoChange(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Paused = true }, slotsOf(8)...)
 	w.connect("red")
@@ -26,7 +26,7 @@ func TestSamePlanIsNoChange(t *testing.T) {
 	w.rollup("blue", needs(0, 4)) // comes after red, and takes nothing from it
 	w.run(Minute)
 	if after := blockOf("red"); after.of == before.of {
-		t.Fatal("red was not planned anew: this test shows nothing")
+		t.Fatal("red was not planned again: this test shows nothing")
 	} else if after.ChangedAt() != before.ChangedAt() {
 		t.Errorf("red changed at %d and again at %d, with the same rows", before.ChangedAt(), after.ChangedAt())
 	}

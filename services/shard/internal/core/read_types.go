@@ -282,7 +282,7 @@ type Frozen struct {
 	holds map[string][]demand.Hold
 }
 
-// Census is a count of all machines for the gauges of SHARD-29.3. Whoever wants one fills it in chunks between steps
+// Census is a count of all machines for the gauges of SHARD-29.3. Its reader fills it in chunks between steps
 // (SHARD-23.3), so it may straddle some: each machine is counted once, as it was when its turn came.
 type Census struct {
 	Machines map[CensusKey]int    // owned by this shard

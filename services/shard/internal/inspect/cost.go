@@ -125,7 +125,7 @@ func (b *Bill) Point(atUnixNanos int64) *pb.CostPoint {
 		for state, micro := range row.byState {
 			out.CostPerHourByState[pb.MachineState(state).String()] = convert.Dollars(micro)
 		}
-		row.use.tell(out)
+		row.use.fill(out)
 		point.Rows = append(point.Rows, out)
 	}
 	slices.SortFunc(point.Rows, func(a, b *pb.CostRow) int { return slices.CompareFunc(a.Group, b.Group, cmp.Compare[string]) })

@@ -63,7 +63,7 @@ func (u *use) unused() float64 {
 	return 1 - most
 }
 
-func (u *use) tell(row *pb.CostRow) {
+func (u *use) fill(row *pb.CostRow) {
 	row.Requested, row.Provided, row.Unmet = u.requested.text(), u.provided.text(), u.unmet.text()
 	row.ServingPerHour, row.StuckPerHour = convert.Dollars(u.serving), convert.Dollars(u.stuck)
 	row.UnusedPerHour = row.ServingPerHour * u.unused()

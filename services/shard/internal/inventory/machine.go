@@ -225,7 +225,7 @@ func (r WithheldReason) String() string {
 // BlocksRelease reports whether an Idle machine withheld for this reason must not be deleted (ENG-16.8).
 func (r WithheldReason) BlocksRelease() bool { return r == WithheldReserved }
 
-// Withheld is one mark: counted, but not to be acquired, by everybody or by one cluster.
+// Withheld is one mark: counted, but not to be acquired, by any cluster or by one.
 type Withheld struct {
 	Reason  WithheldReason `n:"1"`
 	Until   int64          `n:"2"` // nanoseconds of the shard's clock; 0 means until it is lifted

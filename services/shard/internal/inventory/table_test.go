@@ -463,7 +463,7 @@ func TestPartsMakeTheWhole(t *testing.T) {
 }
 
 func TestLegalEdges(t *testing.T) {
-	// ENG-5.2, ENG-P20: Idle is the hub, nothing moves from cluster to cluster directly.
+	// ENG-5.2, ENG-P20: every move passes Idle, nothing moves from cluster to cluster directly.
 	want := "1>2 2>3 2>8 3>4 3>7 4>3 4>5 4>8 5>6 6>3 6>8 7>1 7>8"
 	var got []string
 	for from := Speculative; from <= Failed; from++ {

@@ -208,7 +208,7 @@ func (t *Table) fillOne(top *Topology) {
 	}
 }
 
-// ByClass reports whether every class has one value of the key: whoever asks for a Topology of a type or a zone must
+// ByClass reports whether every class has one value of the key: code that asks for a Topology of a type or a zone must
 // list that key among MatchKeys.Values. What is free in a domain is then what is free of its classes.
 func (top *Topology) ByClass() bool { return top.byClass }
 

@@ -1,7 +1,7 @@
 // Package loop owns the one goroutine that steps the core.
 //
 // Everything the shell learns is pushed into a Source; the loop takes one event at a time, round robin over the sources
-// that have something, stamps it with the time, calls Step, and hands the effects on before it takes the next. The
+// that have something, adds the time, calls Step, and hands the effects on before it takes the next. The
 // order in which events reach Step is the order of history.
 //
 // A source is bounded. When it is full its producer waits and no other does, so one chatty tenant slows itself only.

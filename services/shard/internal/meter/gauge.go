@@ -84,7 +84,7 @@ func (g *gauges) register(m *telemetry.Metrics) {
 	g.exchanges = m.Counter("engine_exchange_tries_total", "Purchases that the engine tried to exchange.")
 	g.reclaimMatches = m.Gauge("engine_reclaim_matches_unmet", "Machines reclaimed while fitting a short need of their cluster; must be 0.")
 	g.allocations = m.Counter("engine_allocations_total", "Allocations of needs: attempts to cover one that was short.")
-	g.displaced = m.Counter("engine_displacements_total", "Needs that became short when machines were attributed anew.")
+	g.displaced = m.Counter("engine_displacements_total", "Needs that became short when machines were attributed again.")
 }
 
 var kinds = [...]core.Kind{engine.Bootstrap, engine.Provision, engine.Preempt, engine.Reclaim, engine.Delete}

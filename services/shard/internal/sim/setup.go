@@ -206,7 +206,7 @@ func draw(o Options) (*setup, error) {
 		}
 	}
 	if s.rate[DataDirLost] > 0 || s.rate[ProcessTwice] > 0 {
-		s.rate[MachineMove] = 0 // whoever lost a reservation with its disk, or never had it, learns of it with the next view only
+		s.rate[MachineMove] = 0 // a shard that lost a reservation with its disk, or never had it, learns of it with the next view only
 	}
 	s.drawFleet(later)
 	if s.rate[DataDirLost] > 0 || o.Still {

@@ -30,7 +30,7 @@ func (t *Timeline) add(l Line) {
 	}
 }
 
-// About renders the last lines that concern a machine or a cluster, or everybody.
+// About renders the last lines that concern a machine, a cluster, or all of them.
 func (t *Timeline) About(machine, cluster string, most int) string {
 	var keep []Line
 	for _, l := range t.Lines {

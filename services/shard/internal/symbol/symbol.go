@@ -3,7 +3,7 @@
 //
 // A Table holds each string once and counts its users; a string without users is forgotten and its number is given
 // to a later one (ENG-21.11). Numbers therefore depend on history: they MUST NOT decide anything, break a tie or leave
-// the process. Whoever orders things orders them by text (ENG-2.2).
+// the process. Code that orders things orders them by text (ENG-2.2).
 //
 // A Space is the set of tables that one demand.Table and one inventory.Table share, so that a row key on a machine and
 // the same row key in the demand are one number. The tables above own the counting: callers of the core never do.

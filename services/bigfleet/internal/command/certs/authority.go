@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// authorityLifetime is long: a new authority must be trusted by everybody before anybody uses it.
+	// authorityLifetime is long: a new authority must be trusted by every process before one uses it.
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	// leafLifetime leaves a month in which renewal may fail.
 	leafLifetime = 90 * 24 * time.Hour

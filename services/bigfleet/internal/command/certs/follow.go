@@ -59,9 +59,9 @@ func (f *follower) run(ctx context.Context, once bool, every time.Duration) erro
 		changed, err := f.copy()
 		switch {
 		case err != nil:
-			f.tell(err.Error())
+			f.print(err.Error())
 		case changed:
-			f.tell("copied to " + f.to)
+			f.print("copied to " + f.to)
 		}
 		if once && err == nil {
 			return nil
@@ -74,7 +74,7 @@ func (f *follower) run(ctx context.Context, once bool, every time.Duration) erro
 	}
 }
 
-func (f *follower) tell(text string) {
+func (f *follower) print(text string) {
 	if text != f.said {
 		f.said = text
 		f.say(text)

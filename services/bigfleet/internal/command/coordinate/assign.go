@@ -116,7 +116,7 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 // change is one domain that gets another owner.
 type change struct {
 	*bigfleetv1alpha1.DomainAssignment
-	from string // "" when nobody owns it
+	from string // "" when no shard owns it
 }
 
 // assignAll shows what differs, asks once, and does it one after the other.

@@ -26,7 +26,7 @@ type order struct {
 	says                      func(args []string) string
 	goes                      func(ctx context.Context, c caller, args []string) ([]string, error) // what else it does, as it stands; may be nil
 	send                      func(ctx context.Context, c caller, args []string) (proto.Message, error)
-	tell                      func(proto.Message) string // nil prints "done"
+	message                   func(proto.Message) string // nil prints "done"
 }
 
 // caller is a replica with the settings of this invocation.
@@ -84,8 +84,8 @@ func (o order) run(ctx context.Context, a *app.App, verb string, args []string) 
 	said := "done"
 	if a.DryRun {
 		said = "dry run: the request is valid; nothing was changed"
-	} else if o.tell != nil {
-		said = o.tell(got)
+	} else if o.message != nil {
+		said = o.message(got)
 	}
 	_, err = fmt.Fprintln(a.Out, said)
 	return err

@@ -11,7 +11,7 @@ import (
 )
 
 // Flat returns the orders by the names that scripts know them by (OPS-1.2). They take their subjects as arguments or by flags, and do
-// not ask: a script has nobody to ask.
+// not ask: a script cannot answer.
 func Flat(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		flat(a, newAssign(a), "assign-domain", "[KEY=VALUE SHARD]", domainAndShard),

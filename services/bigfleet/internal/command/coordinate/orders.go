@@ -22,7 +22,7 @@ func shardOrders() []order {
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.DrainShard, &bigfleetv1alpha1.DrainShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
 			},
-			tell: func(m proto.Message) string {
+			message: func(m proto.Message) string {
 				r := m.(*bigfleetv1alpha1.DrainShardResponse)
 				return fmt.Sprintf("%s and %s remain to be moved", output.Count(int(r.GetDomains()), "domain"), output.Count(int(r.GetClusters()), "cluster"))
 			},
@@ -135,7 +135,7 @@ func raftOrders() []order {
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.TransferLeadership, &bigfleetv1alpha1.TransferLeadershipRequest{NodeId: a[0], ValidateOnly: c.app.DryRun})
 			},
-			tell: func(m proto.Message) string {
+			message: func(m proto.Message) string {
 				return m.(*bigfleetv1alpha1.TransferLeadershipResponse).GetLeader().GetLeaderId() + " leads"
 			},
 		},

@@ -216,7 +216,7 @@ func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard
 			return got.Msg.GetNextPageToken(), nil
 		})
 		if len(shards) == 1 {
-			continue // nobody to share a machine with
+			continue // no other shard could own its machines
 		}
 		_ = pages(ctx, f, func(ctx context.Context, token string) (string, error) {
 			got, err := s.Read.ListMachines(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{

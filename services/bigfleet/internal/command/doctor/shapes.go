@@ -71,15 +71,15 @@ func shapes(ctx context.Context, r *report, cfg *rest.Config) {
 	}
 	slices.Sort(names)
 	for _, name := range names[:min(len(names), typesMax)] {
-		tell(r, name, differ[name])
+		shapeFinding(r, name, differ[name])
 	}
 	if more := len(names) - typesMax; more > 0 {
 		r.ok(about, "%d more have Nodes that are not as they were offered: ConfigMap %s lists them", more, statusName)
 	}
 }
 
-// tell is the finding of one instance type.
-func tell(r *report, name string, of []shape) {
+// shapeFinding is the finding of one instance type.
+func shapeFinding(r *report, name string, of []shape) {
 	var all []string
 	nodes, little := 0, false
 	for _, s := range of {

@@ -11,7 +11,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/virtual"
 )
 
-// user-asks 2, ENG-19.8: a machine whose host is lost has no cost and asks nobody for anything, and no other sentence of the answer says the
+// user-asks 2, ENG-19.8: a machine whose host is lost has no cost and asks for nothing, and no other sentence of the answer says the
 // opposite. What is shown of it says that it has no host.
 func TestALostHostIsExplained(t *testing.T) {
 	virtual.Run(t, onDemand(1), nil, func(v *virtual.Fleet) {
@@ -35,7 +35,7 @@ func TestALostHostIsExplained(t *testing.T) {
 		}
 		for _, other := range []string{"must be repaired", "machines retry", "machines forget"} {
 			if strings.Contains(out, other) {
-				t.Errorf("says %q of a machine that asks nobody for anything:\n%s", other, out)
+				t.Errorf("says %q of a machine that asks for nothing:\n%s", other, out)
 			}
 		}
 		if out := v.Does("get", "machines", "--state", "failed", "-o", "jsonl"); !strings.Contains(out, `"hasHost":false`) {

@@ -169,7 +169,7 @@ func rejects() []said {
 	}
 }
 
-// marks are why a machine is offered to nobody, or not to one cluster.
+// marks are why a machine is offered to no cluster, or not to one of them.
 func marks() []said {
 	return []said{
 		{"backoff", "an action on it failed recently", onDemand(1), nil, func(v *virtual.Fleet) { v.StopProvider(); blueAsks(v, 1, 0) }, firstMachine},

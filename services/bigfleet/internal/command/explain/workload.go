@@ -20,10 +20,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
-// Bounds of an answer about a workload: waiting Pods that are traced, and causes that are told.
+// Bounds of an answer about a workload: waiting Pods that are traced, and causes that are printed.
 const (
-	tracedPods = 50
-	toldCauses = 5
+	tracedPods    = 50
+	printedCauses = 5
 )
 
 var workloads = map[subject.Kind]schema.GroupVersionResource{
@@ -71,9 +71,9 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 			_, _ = fmt.Fprintln(a.Out, output.Line("The first %d waiting Pods are explained, %d more %s not.", tracedPods, len(waiting)-tracedPods, output.Are(len(waiting)-tracedPods, "Pod")))
 		}
 	}
-	var told []any
+	var objects []any
 	for i, c := range causes {
-		if i == toldCauses && a.Format.ForPeople() {
+		if i == printedCauses && a.Format.ForPeople() {
 			_, _ = fmt.Fprintln(a.Out, output.Line("\n%s more: `bigfleet get needs --unmet` lists all.", output.Count(len(causes)-i, "cause")))
 			break
 		}
@@ -89,7 +89,7 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 				return err
 			}
 			object["pods"] = c.pods
-			told = append(told, object)
+			objects = append(objects, object)
 			continue
 		}
 		c.say(a, got, candidates)
@@ -97,7 +97,7 @@ func explainWorkload(ctx context.Context, a *app.App, s subject.Subject, cluster
 	if a.Format.ForPeople() {
 		return nil
 	}
-	return printed(a, map[string]any{"subject": s.String(), "pods": len(pods), "running": running, "waiting": len(waiting), "explained": min(len(waiting), tracedPods), "causes": told})
+	return printed(a, map[string]any{"subject": s.String(), "pods": len(pods), "running": running, "waiting": len(waiting), "explained": min(len(waiting), tracedPods), "causes": objects})
 }
 
 func (c *cause) say(a *app.App, got *bigfleetv1alpha1.ExplainResponse, candidates bool) {

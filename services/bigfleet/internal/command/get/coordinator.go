@@ -97,7 +97,7 @@ func handovers(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	}), err
 }
 
-// reports are what shards last told the coordinator of themselves.
+// reports are what shards last reported to the coordinator.
 func reports(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	items, err := fromLeader(ctx, a, "listing reports", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.ShardReportSnapshot, string, error) {
 		got, err := c.Core.ListShardReports(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardReportsRequest{ShardId: cmp.Or(f.name, a.ShardID()), PageToken: token}))

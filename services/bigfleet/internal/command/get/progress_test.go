@@ -18,24 +18,24 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
-// slow answers only once somebody has been told that it is waited for.
+// slow answers only once the user has read that the command waits.
 type slow struct {
 	bigfleetv1alpha1connect.UnimplementedShardReadHandler
-	told <-chan struct{}
+	read <-chan struct{}
 }
 
 func (s slow) ListMachines(ctx context.Context, _ *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
 	select {
-	case <-s.told:
+	case <-s.read:
 	case <-ctx.Done():
 	}
 	return connect.NewResponse(&pb.ListMachinesResponse{Machines: []*pb.MachineView{{Machine: &pb.Machine{Id: "m-1"}}}}), nil
 }
 
-// listener closes told once it was written the text.
+// listener closes read once it was written the text.
 type listener struct {
 	text string
-	told chan struct{}
+	read chan struct{}
 	once sync.Once
 	all  strings.Builder
 }
@@ -43,16 +43,16 @@ type listener struct {
 func (l *listener) Write(p []byte) (int, error) {
 	n, err := l.all.Write(p)
 	if strings.Contains(l.all.String(), l.text) {
-		l.once.Do(func() { close(l.told) })
+		l.once.Do(func() { close(l.read) })
 	}
 	return n, err
 }
 
 // OPS-4.1: a read that is taking a whileer than a second says on stderr what it waits for, and stdout holds the data alone.
 func TestSlowReadSaysSo(t *testing.T) {
-	errs := &listener{text: "still waiting for 127.0.0.1:", told: make(chan struct{})}
+	errs := &listener{text: "still waiting for 127.0.0.1:", read: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.Handle(bigfleetv1alpha1connect.NewShardReadHandler(slow{told: errs.told}))
+	mux.Handle(bigfleetv1alpha1connect.NewShardReadHandler(slow{read: errs.read}))
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)

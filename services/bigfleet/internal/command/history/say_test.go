@@ -23,7 +23,7 @@ func TestCodesHaveWords(t *testing.T) {
 	for _, outcome := range codes(t, "shard.md", "SHARD-15.11") {
 		r := &pb.DecisionRecord{Type: pb.RecordType_RECORD_TYPE_ENDED, Outcome: outcome}
 		if strings.Contains(Outcome(r), "_") || strings.Contains(Sentence(r), "_") || strings.HasPrefix(Sentence(r), "Ended with") {
-			t.Errorf("%s is told as %q: %q", outcome, Outcome(r), Sentence(r))
+			t.Errorf("%s is worded as %q: %q", outcome, Outcome(r), Sentence(r))
 		}
 	}
 	if newer := (&pb.DecisionRecord{Cause: "phase4.new"}); Cause(newer) != "phase4.new" {

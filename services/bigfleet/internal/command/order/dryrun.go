@@ -29,7 +29,7 @@ func NewDryRun(a *app.App) *cobra.Command {
 			send: func(ctx context.Context, a *app.App, s fleet.Shard, _ string) (proto.Message, error) {
 				return answer(s.Admin.SetDryRun(ctx, connect.NewRequest(&bigfleetv1alpha1.SetDryRunRequest{DryRun: on, Reason: a.Reason, ValidateOnly: a.DryRun})))
 			},
-			tell: func(m proto.Message) string {
+			message: func(m proto.Message) string {
 				if m.(*bigfleetv1alpha1.SetDryRunResponse).GetDryRun() {
 					return "dry run: decisions are made but not executed"
 				}

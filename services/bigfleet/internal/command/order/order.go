@@ -25,7 +25,7 @@ type order struct {
 	argument                  string // name of what the argument is, for errors
 	lists                     string // where its names are to be found
 	send                      func(context.Context, *app.App, fleet.Shard, string) (proto.Message, error)
-	tell                      func(proto.Message) string
+	message                   func(proto.Message) string
 }
 
 // command makes the verb of an order. Shards that do not know the argument are passed over; one must know it.
@@ -61,7 +61,7 @@ func (o order) run(ctx context.Context, a *app.App, verb, argument string) error
 		if !a.Format.ForPeople() {
 			continue
 		}
-		said := o.tell(*got)
+		said := o.message(*got)
 		if a.DryRun {
 			said = "dry run: the request is valid; nothing was changed"
 		}
@@ -116,7 +116,7 @@ func retry() order {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetryMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.RetryMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			v := m.(*bigfleetv1alpha1.RetryMachineResponse).GetMachine().GetMachine()
 			return v.GetId() + " is " + output.Enum("MACHINE_STATE_", v.GetState().String())
 		},
@@ -133,7 +133,7 @@ func newForget(a *app.App) *cobra.Command {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, FailedInCluster: failedIn, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			if cost := m.(*bigfleetv1alpha1.ForgetMachineResponse).GetCostPerHour(); cost > 0 {
 				return fmt.Sprintf("forgotten; its provider may continue to charge %s for its host", output.Dollars(cost))
 			}
@@ -155,7 +155,7 @@ func accept() order {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AcceptRollup(ctx, connect.NewRequest(&bigfleetv1alpha1.AcceptRollupRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			r := m.(*bigfleetv1alpha1.AcceptRollupResponse)
 			return fmt.Sprintf("accepted: %s before, %d after, %s", output.Count(int(r.GetNeedsBefore()), "need"), r.GetNeedsAfter(), output.Count(int(r.GetSurplusMachines()), "surplus machine"))
 		},
@@ -172,7 +172,7 @@ func unretire() order {
 			}
 			return answer(s.Admin.UnretireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.UnretireClusterRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(proto.Message) string { return "retirement undone" },
+		message: func(proto.Message) string { return "retirement undone" },
 	}
 }
 
@@ -203,7 +203,7 @@ func abandon() order {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AbandonReservation(ctx, connect.NewRequest(&bigfleetv1alpha1.AbandonReservationRequest{MoveId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			return "freed " + output.Count(len(m.(*bigfleetv1alpha1.AbandonReservationResponse).GetMachineIds()), "machine")
 		},
 	}
@@ -220,7 +220,7 @@ func newRetire(a *app.App) *cobra.Command {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireClusterRequest{ClusterId: id, BoundMachines: bound, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			return fmt.Sprintf("retired: %s will be released", output.Count(int(m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines()), "machine"))
 		},
 	}
@@ -242,7 +242,7 @@ func NewReconcile(a *app.App) *cobra.Command {
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, _ string) (proto.Message, error) {
 			return answer(s.Admin.ReconcileNow(ctx, connect.NewRequest(&bigfleetv1alpha1.ReconcileNowRequest{Provider: provider, Reason: a.Reason})))
 		},
-		tell: func(m proto.Message) string {
+		message: func(m proto.Message) string {
 			r := m.(*bigfleetv1alpha1.ReconcileNowResponse)
 			return fmt.Sprintf("%s read, %d rejected, %s held", output.Count(int(r.GetMachines()), "machine"), r.GetRejected(), output.Count(int(r.GetRemovalsHeld()), "removal"))
 		},
@@ -290,7 +290,7 @@ func newClear(a *app.App) *cobra.Command {
 			send: func(ctx context.Context, _ *app.App, s fleet.Shard, _ string) (proto.Message, error) {
 				return answer(s.Admin.ClearBackoff(ctx, connect.NewRequest(req)))
 			},
-			tell: func(m proto.Message) string {
+			message: func(m proto.Message) string {
 				return fmt.Sprintf("%d cleared", m.(*bigfleetv1alpha1.ClearBackoffResponse).GetCleared())
 			},
 		}.run(c.Context(), a, app.Verb(c), what)

@@ -97,7 +97,7 @@ type change struct {
 	held      bool     // before it, something waits that is not done, so the fleet is not at rest
 	config    func(*shard.Config)
 	takes     time.Duration // until all has happened, where it is more than a minute: holds end, lost hosts are missed
-	refused   string        // a part of every action that the provider refuses when it is made for real: nobody could know before
+	refused   string        // a part of every action that the provider refuses when it is made for real: it cannot be known before
 }
 
 func changes() []change {

@@ -18,7 +18,7 @@ func TestWarningsAndTheExitCode(t *testing.T) {
 		failOn   []string
 		want     exit.Code
 	}{
-		"nobody knows it":           {[][]string{{"no such machine: m-1"}, {"no such machine: m-1"}}, nil, exit.NotFound},
+		"no shard knows it":         {[][]string{{"no such machine: m-1"}, {"no such machine: m-1"}}, nil, exit.NotFound},
 		"and is to fail":            {[][]string{{"no row r1 in cluster red"}}, []string{"unmet"}, exit.NotFound},
 		"one shard has it":          {[][]string{{"no such machine: m-1"}, nil}, []string{"unmet"}, exit.OK},
 		"all are paused":            {[][]string{{"actuation is paused: none of these actions would start"}}, []string{"unmet"}, exit.OK},

@@ -72,7 +72,7 @@ func TestPing(t *testing.T) {
 	}
 	begin := time.Now()
 	if code, _, message := run(t, "ping", "127.0.0.1:1", "--wait", "300ms"); code != exit.Unreachable || !strings.Contains(message, "127.0.0.1:1") || time.Since(begin) < 300*time.Millisecond {
-		t.Errorf("nobody there: exit %d: %s", code, message)
+		t.Errorf("no server: exit %d: %s", code, message)
 	}
 	if code, _, _ := run(t, "ping"); code != exit.Usage {
 		t.Errorf("no address: exit %d", code)
@@ -98,7 +98,7 @@ func TestList(t *testing.T) {
 		t.Errorf("no such state: exit %d: %s", code, message)
 	}
 	if code, _, _ := run(t, "list", "127.0.0.1:1"); code != exit.Unreachable {
-		t.Errorf("nobody there: exit %d", code)
+		t.Errorf("no server: exit %d", code)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestConformance(t *testing.T) {
 		t.Errorf("a wrong claim: exit %d: %s", code, message)
 	}
 	for name, args := range map[string][]string{
-		"no such profile": {"conformance", addr, "--profile", "gold"}, "no address": {"conformance"}, "nobody there": {"conformance", "127.0.0.1:1", "--quiet"},
+		"no such profile": {"conformance", addr, "--profile", "gold"}, "no address": {"conformance"}, "no server": {"conformance", "127.0.0.1:1", "--quiet"},
 	} {
 		if code, _, message := run(t, args...); code != exit.Usage {
 			t.Errorf("%s: exit %d: %s", name, code, message)

@@ -11,7 +11,7 @@ import (
 )
 
 // COORD-15.4: the newest archives of a group stay, the one just written among them whatever its clock says; what is no archive,
-// or one of another group, is nobody's to delete.
+// or one of another group, is never deleted.
 func TestKeepNewest(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, group string, minute int) archive.Meta {

@@ -29,8 +29,8 @@ func New(a *app.App) *cobra.Command {
 
 // sight is what the screen shows.
 type sight struct {
-	coordinator *bigfleetv1alpha1.GetCoordinatorStatusResponse // nil: not asked, or nobody leads
-	leaderless  error                                          // why nobody told
+	coordinator *bigfleetv1alpha1.GetCoordinatorStatusResponse // nil: not asked, or no replica leads
+	leaderless  error                                          // why no answer came
 	shards      []part
 	moves       []*bigfleetv1alpha1.Move
 	conflicts   []*bigfleetv1alpha1.ClusterBinding

@@ -1,4 +1,4 @@
-// Package top is `bigfleet top`: who gets machines first, where the line is below which nobody gets any, and what it costs.
+// Package top is `bigfleet top`: who gets machines first, below which priority none gets any, and what it costs.
 package top
 
 import (

@@ -152,7 +152,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	return nil
 }
 
-// prepare asks before anything is written to a real cluster, and installs the definitions when told to (OPS-5.4).
+// prepare asks before anything is written to a real cluster, and installs the definitions when a flag says so (OPS-5.4).
 func prepare(ctx context.Context, a *app.App, targets []world.Target, install bool) error {
 	if len(targets) == 0 {
 		if install {

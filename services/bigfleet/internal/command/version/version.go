@@ -37,7 +37,7 @@ type server struct {
 	*built         // of this command; servers tell only their version
 }
 
-// built is the rest of what was stamped into this binary; "unknown" for what was not (OPS-1.4).
+// built is the rest of what was linked into this binary; "unknown" for what was not (OPS-1.4).
 type built struct {
 	Commit string `json:"commit"`
 	Date   string `json:"date"`

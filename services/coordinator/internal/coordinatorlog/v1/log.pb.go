@@ -578,7 +578,7 @@ type Operation_FinishRelease struct {
 }
 
 type Operation_MarkCluster struct {
-	// Notes that a cluster is reported by nobody, or again by somebody.
+	// Notes that no shard reports a cluster, or that one does again.
 	MarkCluster *MarkCluster `protobuf:"bytes,11,opt,name=mark_cluster,json=markCluster,proto3,oneof"`
 }
 
@@ -1403,7 +1403,7 @@ func (x *FinishRelease) GetForce() bool {
 	return false
 }
 
-// Notes since when a cluster is reported by nobody.
+// Notes since when no shard reports a cluster.
 type MarkCluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster.

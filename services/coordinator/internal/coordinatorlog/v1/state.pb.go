@@ -827,7 +827,7 @@ type Provider struct {
 	Releasers []*Releaser `protobuf:"bytes,7,rep,name=releasers,proto3" json:"releasers,omitempty"`
 	// An admin named the default owner.
 	DefaultOwnerNamed bool `protobuf:"varint,8,opt,name=default_owner_named,json=defaultOwnerNamed,proto3" json:"default_owner_named,omitempty"`
-	// What happens to a domain value nobody owns.
+	// What happens to a domain value without an owner.
 	UnownedPolicy v1alpha1.UnownedPolicy `protobuf:"varint,9,opt,name=unowned_policy,json=unownedPolicy,proto3,enum=bigfleet.v1alpha1.UnownedPolicy" json:"unowned_policy,omitempty"`
 	// When the handover began or was redirected; names it.
 	Handover      *Version `protobuf:"bytes,10,opt,name=handover,proto3" json:"handover,omitempty"`

@@ -26,8 +26,8 @@ const (
 	openWaitMax     = 55 * time.Second
 )
 
-// desk is where agents report and take tasks. It keeps the last report of each host, in memory alone: agents report again.
-type desk struct {
+// agentServer is where agents report and take tasks. It keeps the last report of each host, in memory alone: agents report again.
+type agentServer struct {
 	inventory *inventory
 	log       *slog.Logger
 	news      func() // a host changed its phase; must not block
@@ -36,7 +36,7 @@ type desk struct {
 	hosts map[string]*place
 }
 
-// place is what the desk knows of one host.
+// place is what the server knows of one host.
 type place struct {
 	report *pb.ReportHostRequest
 	at     time.Time
@@ -44,11 +44,11 @@ type place struct {
 	change chan struct{}          // closed when anything of it changes
 }
 
-func newDesk(v *inventory, log *slog.Logger, news func()) *desk {
-	return &desk{inventory: v, log: log, news: news, hosts: map[string]*place{}}
+func newAgentServer(v *inventory, log *slog.Logger, news func()) *agentServer {
+	return &agentServer{inventory: v, log: log, news: news, hosts: map[string]*place{}}
 }
 
-func (d *desk) place(host string) *place {
+func (d *agentServer) place(host string) *place {
 	p := d.hosts[host]
 	if p == nil {
 		p = &place{change: make(chan struct{})}
@@ -63,7 +63,7 @@ func (p *place) changed() {
 }
 
 // last is the newest report of a host, nil if there was none since the start.
-func (d *desk) last(host string) (*pb.ReportHostRequest, time.Time) {
+func (d *agentServer) last(host string) (*pb.ReportHostRequest, time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p := d.hosts[host]; p != nil {
@@ -73,7 +73,7 @@ func (d *desk) last(host string) (*pb.ReportHostRequest, time.Time) {
 }
 
 // ReportHost implements HostAgent.
-func (d *desk) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHostRequest]) (*connect.Response[pb.ReportHostResponse], error) {
+func (d *agentServer) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHostRequest]) (*connect.Response[pb.ReportHostResponse], error) {
 	r := req.Msg
 	if own, secure := ctx.Value(hostKey{}).(string); secure && own != r.GetHost() {
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the certificate is for host %q, but the report is from %q", own, r.GetHost()))
@@ -126,7 +126,7 @@ func taskID(t *pb.ReportHostResponse) string {
 }
 
 // do gives a host a task and returns when the host says how it ended. The same task again waits for the same end.
-func (d *desk) do(ctx context.Context, host string, t *pb.ReportHostResponse, done pb.HostPhase) error {
+func (d *agentServer) do(ctx context.Context, host string, t *pb.ReportHostResponse, done pb.HostPhase) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	id := taskID(t)
@@ -189,7 +189,7 @@ func phaseName(p pb.HostPhase) string {
 }
 
 // serve listens for agents. Plaintext is served to loopback alone.
-func (d *desk) serve(addr string, files identity.Files) (*http.Server, net.Addr, <-chan error, error) {
+func (d *agentServer) serve(addr string, files identity.Files) (*http.Server, net.Addr, <-chan error, error) {
 	secure, err := files.Enabled()
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("agents' port: %w", err)
@@ -233,7 +233,7 @@ func (d *desk) serve(addr string, files identity.Files) (*http.Server, net.Addr,
 type hostKey struct{}
 
 // known lets agents in whose certificate names one host, before their request is read.
-func (d *desk) known(next http.Handler, secure bool) http.Handler {
+func (d *agentServer) known(next http.Handler, secure bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if secure {
 			id, err := identity.FromState(*r.TLS)

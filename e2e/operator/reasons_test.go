@@ -52,7 +52,7 @@ func rowOf(t testing.TB, s *shard, what, cpu string) (id string) {
 }
 
 // Where people look: kubectl describe of the Pod and of its request, in plain words. OP-14.1 to OP-14.3.
-func TestTold(t *testing.T) {
+func TestReasons(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
@@ -92,9 +92,9 @@ func TestTold(t *testing.T) {
 		if list := w.kubectl("get", "capacityrequests", "-o", "wide"); !strings.Contains(list, "NoMatchingSupply") || !strings.Contains(list, "REASON") {
 			t.Errorf("kubectl get capacityrequests -o wide:\n%s", list)
 		}
-		// A Pod that joins a row which is known to be short is told as well.
+		// A Pod that joins a row which is known to be short gets the reason as well.
 		w.create(pod("default", "huge-late", "500", only("huge")))
-		w.until("the latecomer is told", func() bool { return w.event("Pod", "huge-late", "NoCapacity") != nil })
+		w.until("the latecomer gets the reason", func() bool { return w.event("Pod", "huge-late", "NoCapacity") != nil })
 		// It is met: the condition turns, and the two conditions are all that was written.
 		s.send(t, status(row, &pb.NeedStatus{Satisfied: true}))
 		w.until("the condition turns", func() bool {
@@ -132,7 +132,7 @@ func TestTold(t *testing.T) {
 		w.create(pod("default", "soon", "11", only("soon")))
 		row := rowOf(t, s, "soon", "11")
 		s.send(t, node("way", pb.MachineState_MACHINE_STATE_CREATING, func(u *pb.NodeStateUpdate) { u.RowId = row }))
-		w.until("the Pod is told which", func() bool {
+		w.until("the event names the field", func() bool {
 			e := w.event("Pod", "soon", "CapacityOnTheWay")
 			return e != nil && strings.Contains(e.Message, "un-way")
 		})
@@ -180,7 +180,7 @@ func TestTold(t *testing.T) {
 			return -1
 		}
 		s.within(t, 90*time.Second, "the Pod is reported", func(f []frame) bool { return wide(f) == 1 })
-		w.until("its owner is told", func() bool { return w.event("Pod", "wide", "CapacityFragmented") != nil })
+		w.until("its owner gets an event", func() bool { return w.event("Pod", "wide", "CapacityFragmented") != nil })
 		p, _ := get(w, "default", "wide", &corev1.Pod{})
 		w.must(w.client.Delete(t.Context(), p))
 		s.until(t, "and no more", func(f []frame) bool { return wide(f) == 0 })
