@@ -115,7 +115,7 @@ func sentences(t *testing.T, f *fleet, coordinator string, machines ...string) {
 	_ = overview.Close()
 }
 
-// OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is no error, each command of ours succeeds, and each metric of a PromQL
+// OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is not an error, each command of ours succeeds, and each metric of a PromQL
 // line is exposed with the labels it is asked for.
 func runQueries(t *testing.T, file, coordinator, kubeconfig string, ops ...string) {
 	t.Helper()

@@ -97,7 +97,7 @@ func (cp *ControlPlane) apiServerArgs() []string {
 		"--cert-dir=" + cp.path("tmp"),
 		"--tls-cert-file=" + cp.path("pki", "serving.crt"),
 		"--tls-private-key-file=" + cp.path("pki", "serving.key"),
-		// A loopback address is no valid endpoint of Service default/kubernetes, and no Pod runs that would use it.
+		// A loopback address is not a valid endpoint of Service default/kubernetes, and no Pod runs that would use it.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceCIDR,
 

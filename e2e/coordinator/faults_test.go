@@ -75,7 +75,7 @@ func (l *load) longestSilence(from time.Duration) time.Duration {
 	return longest
 }
 
-// COORD-21.10: the leader is stopped for a while and goes on. Clients that ask it meanwhile get no stale read when it
+// COORD-21.10: the leader is stopped for a while and continues. Clients that ask it meanwhile get no stale read when it
 // answers at last, and nothing is committed twice.
 func TestLeaderPausedUnderLoad(t *testing.T) {
 	g := newGroup(t)
@@ -137,7 +137,7 @@ func TestPartitionsUnderLoad(t *testing.T) {
 }
 
 // COORD-21.17, 5.2: the leader's disk is full in the middle of the load. It stops with an error instead of acknowledging
-// what it could not store, the others go on, and with room again it comes back with its disk.
+// what it could not store, the others continue, and with room again it comes back with its disk.
 func TestLeaderWithAFullDisk(t *testing.T) {
 	g := newGroup(t)
 	l := g.load(4, 2)

@@ -28,7 +28,7 @@ func (g *group) set(i int, fault string, d time.Duration) {
 	}
 }
 
-// COORD-21.17: the disk of the leader, then of a follower, then of all needs a long time for each fsync. Writes go on, at
+// COORD-21.17: the disk of the leader, then of a follower, then of all needs a long time for each fsync. Writes continue, at
 // the pace of the second fastest disk, and nothing that was acknowledged is lost, also when the slow leader is killed.
 func TestSlowDisks(t *testing.T) {
 	g := newGroupOf(t, faulty)

@@ -61,7 +61,7 @@ func (s *stage) stranger(certificates ...tls.Certificate) *caller {
 type request struct {
 	data    io.Reader
 	headers map[string]string
-	look    time.Duration // a stream that goes on is left after that; 0 means half a second
+	look    time.Duration // a stream that continues is left after that; 0 means half a second
 }
 
 // body frames a message as the Connect protocol wants it for a method.
@@ -98,7 +98,7 @@ func ownRequest(method protoreflect.MethodDescriptor, who identity.ID) proto.Mes
 	return m
 }
 
-// answer is what a server said: a code of the Connect protocol, or "ok", or "open" for a stream that goes on.
+// answer is what a server said: a code of the Connect protocol, or "ok", or "open" for a stream that continues.
 type answer struct{ code, message string }
 
 func (a answer) String() string { return a.code + " " + a.message }

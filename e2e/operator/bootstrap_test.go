@@ -431,7 +431,7 @@ join --labels {{ .NodeLabels | quote }} {{ range .Requirements }}{{ .Key }}={{ j
 	if out.ErrorClass != pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE || out.Retryable || !strings.Contains(out.Error, "this image needs a provider id") {
 		t.Errorf("answer %v", out)
 	}
-	// OP-7.15: the synthetic requirement names the machine and is no constraint; Same with one value is In.
+	// OP-7.15: the synthetic requirement names the machine and is not a constraint; Same with one value is In.
 	out = bootData(t, s, "0000000000000002", &pb.BootstrapRequest{
 		Machine: &pb.BootstrapMachine{ProviderId: "test://m2"},
 		Requirements: []*pb.NodeSelectorRequirement{

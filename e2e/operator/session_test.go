@@ -121,7 +121,7 @@ func TestTwoReplicas(t *testing.T) {
 	}
 }
 
-// Scenario 7, OP-3.7: a server that is no shard hears nothing, not even who calls. And one whose certificate is a shard's
+// Scenario 7, OP-3.7: a server that is not a shard hears nothing, not even who calls. And one whose certificate is a shard's
 // gets the session.
 func testWrongServer(t *testing.T, w *world) {
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 )
 
-// Scenario 32, OP-8.9: the operator's process is killed (SIGKILL) in the middle of a drain; its successor goes on with the
+// Scenario 32, OP-8.9: the operator's process is killed (SIGKILL) in the middle of a drain; its successor continues with the
 // same deadline and evicts no Pod twice.
 func testSuccessorResumesDrains(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	const multi = "sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer"
-	// controller-runtime waits for ever for the first listing of a cache that was stopped before it was complete.
+	// controller-runtime waits forever for the first listing of a cache that was stopped before it was complete.
 	ignore := []goleak.Option{goleak.IgnoreTopFunction(multi + ".func1"), goleak.IgnoreTopFunction(multi + "HandlerRegistration.func1"), goleak.Cleanup(func(code int) {
 		if code == 0 && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.list").Value.String() == "" {
 			code = checkRights()

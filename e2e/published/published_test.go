@@ -66,7 +66,7 @@ func TestModulesAreImportedByVersion(t *testing.T) {
 	}
 }
 
-// The command installs by version, knows its release, and writes a provider that certifies itself. The same provider goes on with
+// The command installs by version, knows its release, and writes a provider that certifies itself. The same provider continues with
 // the next release: what it changes in the provider's files is two commands, and the state is read.
 func TestCommandIsInstalledByVersion(t *testing.T) {
 	r := theRelease(t)

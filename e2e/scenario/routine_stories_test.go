@@ -117,7 +117,7 @@ func jobsEnd(t *testing.T, s *story) {
 	}
 }
 
-// OP-11.7, SHARD-18.9: a node that a person cordons keeps its Pods, and is no room for others: a Pod that waits gets another machine.
+// OP-11.7, SHARD-18.9: a node that a person cordons keeps its Pods, and is not room for others: a Pod that waits gets another machine.
 // Uncordoned, the node is room again.
 func cordon(t *testing.T, s *story) {
 	s.create("first", s.template("web", "1"))

@@ -252,7 +252,7 @@ func (w *week) person() {
 	}
 }
 
-// lost takes a node's kubelet away for ever.
+// lost takes a node's kubelet away forever.
 func (w *week) lost() {
 	name := w.anyNode()
 	w.node(name, `{"metadata":{"annotations":{"`+controlplane.StatusByTest+`":"custom"}}}`)

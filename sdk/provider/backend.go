@@ -111,7 +111,7 @@ type State = lifecycle.State
 // CapacityType says who pays while a machine is idle.
 type CapacityType = lifecycle.CapacityType
 
-// The capacity types. Owned hardware is BareMetal or Reserved and is kept for ever; rented hardware that can be given
+// The capacity types. Owned hardware is BareMetal or Reserved and is kept forever; rented hardware that can be given
 // back is OnDemand or Spot, also when it is a physical server (PROV-9.4).
 const (
 	BareMetal = lifecycle.BareMetal

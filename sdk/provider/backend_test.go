@@ -160,7 +160,7 @@ func (s *heldStore) Commit(batch []store.Write) error {
 	return s.Store.Commit(batch)
 }
 
-// PROV-15.10, 16.4: while a commit waits for its disk, reads go on, of the same machine too, and see what was there before; a call that
+// PROV-15.10, 16.4: while a commit waits for its disk, reads continue, of the same machine too, and see what was there before; a call that
 // changes nothing is answered; and what waits is committed.
 func TestReadsDoNotWaitForTheDisk(t *testing.T) {
 	s := &heldStore{Store: store.Memory()}

@@ -42,7 +42,7 @@ var errResults = errors.New("a batch call must return one result for each input,
 
 // NewBatcher returns a Batcher that calls do with at most so many inputs, at the latest that long after the first one came. do
 // answers with one result per input, in their order, or with an error for all. Its context has the values of the first caller's
-// and ends when the last waiting caller has left. A caller leaves when its own context ends; the others go on.
+// and ends when the last waiting caller has left. A caller leaves when its own context ends; the others continue.
 func NewBatcher[In, Out any](wait time.Duration, most int, do func(ctx context.Context, in []In) ([]Result[Out], error)) *Batcher[In, Out] {
 	return &Batcher[In, Out]{wait: wait, most: max(1, most), do: do}
 }

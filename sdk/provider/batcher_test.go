@@ -53,7 +53,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// PROV-19.6, 13.4: a caller whose limit passes leaves and the others go on; when all have left, the call ends.
+// PROV-19.6, 13.4: a caller whose limit passes leaves and the others continue; when all have left, the call ends.
 func TestABatchEndsWithItsLastCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Int32

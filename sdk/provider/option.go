@@ -152,7 +152,7 @@ func WithPrices(every, ageMax time.Duration) Option {
 // WithLossRounds sets after how many complete rounds without it a host is lost. Default 3.
 func WithLossRounds(n int) Option { return func(s *settings) { s.lossRounds = n } }
 
-// WithShutdownGrace sets how long running work may go on after a stop. Default 25 s.
+// WithShutdownGrace sets how long running work may continue after a stop. Default 25 s.
 func WithShutdownGrace(d time.Duration) Option { return func(s *settings) { s.shutdownGrace = d } }
 
 // WithCallLimits bounds substrate calls by name (see Call). Default 64 in parallel, no rate limit.

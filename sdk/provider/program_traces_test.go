@@ -24,7 +24,7 @@ import (
 )
 
 // PROV-21.3, 19.1: a span for the call of the RPC and one for the transition, linked to it, with operation and machine; calls to
-// the substrate are its children. The trace of the caller goes on in the RPC's span.
+// the substrate are its children. The trace of the caller continues in the RPC's span.
 func TestSpansOfATransition(t *testing.T) {
 	recorded := tracetest.NewInMemoryExporter()
 	spans := sdktrace.NewTracerProvider(sdktrace.WithSyncer(recorded))

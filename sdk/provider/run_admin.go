@@ -142,7 +142,7 @@ func (a admin) RetireMachine(ctx context.Context, req *connect.Request[bigfleetv
 		err error
 	}
 	done := make(chan answer, 1)
-	p.workers.Go(func() { // goes on when the caller goes away
+	p.workers.Go(func() { // continues when the caller goes away
 		defer p.janitor.free(id)
 		replacement, err := p.retire(p.work, id, true, req.Msg.GetForce())
 		done <- answer{replacement, err}

@@ -16,7 +16,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 )
 
-// PROV-22.3, 4.1, 20.7: paused mutations are UNAVAILABLE before any mark moves, reads go on, the pause survives a restart and is
+// PROV-22.3, 4.1, 20.7: paused mutations are UNAVAILABLE before any mark moves, reads continue, the pause survives a restart and is
 // shown by GetProvider and in the readiness detail.
 func TestAPauseSurvivesARestart(t *testing.T) {
 	c, file := newCloud(), filepath.Join(t.TempDir(), "p.db")

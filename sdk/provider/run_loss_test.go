@@ -248,7 +248,7 @@ func TestStockedOutSlotsComeBack(t *testing.T) {
 		ask()
 	}
 	eventually(t, "seven new slots", func() bool {
-		if next < 30 { // others go on failing, as under a shard that goes on asking
+		if next < 30 { // others continue failing, as under a shard that continues asking
 			ask()
 		}
 		idle, back := 0, 0

@@ -34,7 +34,7 @@ func (m machines) List(ctx context.Context, f *bigfleetv1alpha1.ListFilter) (*bi
 }
 
 // mutate carries one mutation through the checks of PROV-4.1, in their order. Identity (first half of step 0) was checked
-// in front of it. Once it holds the slot it ignores the caller's context, because accepted work goes on (PROV-1.5).
+// in front of it. Once it holds the slot it ignores the caller's context, because accepted work continues (PROV-1.5).
 func (p *Provider) mutate(ctx context.Context, q lifecycle.Request, blob []byte) (*bigfleetv1alpha1.TransitionAck, error) {
 	if err := p.Serving(); err != nil {
 		return nil, server.Error(connect.CodeUnavailable, "nothing was started: "+err.Error(), retryHint(time.Second))

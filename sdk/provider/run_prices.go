@@ -37,7 +37,7 @@ func (p *Provider) quoteRound(ctx context.Context, q Pricer) error {
 	})
 	p.metrics.priceRefresh.WithLabelValues(outcome(err)).Inc()
 	if err != nil {
-		fresh = nil // a cut answer counts for nothing, but time goes on
+		fresh = nil // a cut answer counts for nothing, but time continues
 	}
 	changed := p.offers.quote(fresh, p.set.priceAgeMax, time.Now(), p.rejectQuote)
 	for _, one := range fresh {

@@ -6,7 +6,7 @@ import (
 )
 
 // PROV-18.3, 11.11: each slot comes back after a pause of its own. The pause doubles per repeat and offering, up to an hour,
-// and a launch or a quiet time ends the row. Slots that go on failing do not keep the earlier ones out.
+// and a launch or a quiet time ends the row. Slots that continue failing do not keep the earlier ones out.
 func TestStockoutPauses(t *testing.T) {
 	const base = 5 * time.Minute
 	begin := time.Unix(1_000_000, 0)

@@ -110,7 +110,7 @@ type gated struct {
 
 func (g gated) Ready(ctx context.Context, _ provider.Machine) error { return g.ready(ctx) }
 
-// PROV-11.1, 14.1: an error that was overcome is no cause: where the call worked at last and the node does not become Ready, the operation
+// PROV-11.1, 14.1: an error that was overcome is not a cause: where the call worked at last and the node does not become Ready, the operation
 // says that. What the readiness gate itself met stays a cause while the call is repeated with success.
 func TestAnErrorThatWasOvercomeIsNoCause(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ func TestAShardWithoutExtensions(t *testing.T) {
 	}
 }
 
-// Scenario 43, PROV-12.6: with recovery resume, a Create that was cut off goes on with the same operation id: one host.
+// Scenario 43, PROV-12.6: with recovery resume, a Create that was cut off continues with the same operation id: one host.
 func TestResume(t *testing.T) {
 	state, c := filepath.Join(t.TempDir(), "p.db"), newCloud()
 	c.hook = func(ctx context.Context, _ provider.Kind, _ provider.Machine) error { <-ctx.Done(); return ctx.Err() }

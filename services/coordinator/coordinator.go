@@ -173,7 +173,7 @@ func (s *shell) group() *process.Group {
 	return g
 }
 
-// raft keeps the replica open until ctx ends, or until it cannot go on.
+// raft keeps the replica open until ctx ends, or until it cannot continue.
 func (s *shell) raft(ctx context.Context) error {
 	var err error
 	select {

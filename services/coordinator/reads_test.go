@@ -69,7 +69,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// COORD-16.5, 16.6: to a new leader a shard that has not reported is no shard without demand: the answers say that they are
+// COORD-16.5, 16.6: to a new leader a shard that has not reported is not a shard without demand: the answers say that they are
 // not complete, times that never were are 0, and the first report counts from the moment it arrives.
 func TestReadsAfterAFailover(t *testing.T) {
 	r, c := single(t, func(c *coordinator.Config) { c.RebalanceInterval = -1 })
@@ -143,7 +143,7 @@ func TestTracesOfProposals(t *testing.T) {
 	}
 }
 
-// COORD-17.4: a replica that lost its RPC port ends with an error; one that lost its metrics port goes on.
+// COORD-17.4: a replica that lost its RPC port ends with an error; one that lost its metrics port continues.
 func TestLostPorts(t *testing.T) {
 	for lost, fatal := range map[string]bool{"rpc": true, "metrics": false} {
 		t.Run(lost, func(t *testing.T) {

@@ -136,7 +136,7 @@ func follow[T client.Object](ctx context.Context, p *parts, kind client.Object, 
 // csiNodesWait is how long a start waits for CSINodes.
 const csiNodesWait = 10 * time.Second
 
-// followCSINodes reads what is no condition of a start: an operator runs also with a role that does not have CSINodes yet (OP-5.26).
+// followCSINodes reads what is not a condition of a start: an operator runs also with a role that does not have CSINodes yet (OP-5.26).
 func (p *parts) followCSINodes(ctx context.Context) (err error) {
 	p.csiNodes, err = apiaccess.Follow(ctx, p.access.Cache, &storagev1.CSINode{}, p.overhead.SetCSINode, p.overhead.DeleteCSINode)
 	return err

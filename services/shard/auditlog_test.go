@@ -36,7 +36,7 @@ func jsonLines(t *testing.T, path string) (out []map[string]any) {
 	return out
 }
 
-// SHARD-28.8: --audit-log is JSON lines; after a rename and the signal it goes on in a new file, and no record is lost.
+// SHARD-28.8: --audit-log is JSON lines; after a rename and the signal it continues in a new file, and no record is lost.
 func TestAuditLogRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	hangup := make(chan os.Signal, 1)

@@ -75,7 +75,7 @@ func TestAnInstructionIsAnsweredAtOnce(t *testing.T) {
 }
 
 // SHARD-2.2, 2.5, 21.3, scenario 63: a coordinator that hangs, fails, speaks with an old term or is of another group changes
-// no decision: the shard goes on with its view, also after a restart with the coordinator gone.
+// no decision: the shard continues with its view, also after a restart with the coordinator gone.
 func TestShardDoesNotNeedItsCoordinator(t *testing.T) {
 	c := NewCoordinator().Serve(t)
 	p := NewProvider(slots(6)...).Serve(t)

@@ -144,7 +144,7 @@ func tenMinutes(t *testing.T, lose string) (calls []timed, cycles int64, longest
 		}
 		if lose != "" {
 			close(lost)
-			go stop() // it takes a while, and the clock of the load goes on
+			go stop() // it takes a while, and the clock of the load continues
 		}
 		mu.Lock()
 		recording, start = true, time.Now()

@@ -102,7 +102,7 @@ func dialAs(t *testing.T, addr string, id *identity.Source, cluster string) erro
 
 // Scenario 16, SHARD-7.2, 7.8, 22.2: only a certificate whose single bigfleet:// SAN is the cluster's own opens its
 // session. A forger, one without or with two identities, a reader, one whose certificate has ended, and one of another
-// fleet are refused before anything is installed, and the genuine session goes on.
+// fleet are refused before anything is installed, and the genuine session continues.
 func TestOnlyTheClusterItselfOpensItsSession(t *testing.T) {
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
 	s := secure(t, ours)

@@ -70,7 +70,7 @@ var ErrReplayDiverged = audit.ErrDiverged
 
 // Replay runs a decision log through the core of this build, compares every digest and every decision record of the log
 // with what comes out, and writes a summary to out. It needs no server and changes no file. The error is
-// ErrReplayDiverged when something came out differently; damage to the log is no error but in the result.
+// ErrReplayDiverged when something came out differently; damage to the log is not an error but in the result.
 func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, error) {
 	dir := c.Dir
 	if info, err := os.Stat(filepath.Join(dir, "decisions")); err == nil && info.IsDir() {

@@ -98,7 +98,7 @@ func TestNothingReachesTheCoordinator(t *testing.T) {
 	}
 }
 
-// Scenario 42, SHARD-10.7: an ack of another machine, or one that breaks the machine rules, is no proof of anything: Get
+// Scenario 42, SHARD-10.7: an ack of another machine, or one that breaks the machine rules, is not proof of anything: Get
 // decides, no machine is Failed and nothing is bought twice.
 func TestBadAcksAreUnknownOutcomes(t *testing.T) {
 	p := NewProvider(slots(2)...)

@@ -12,7 +12,7 @@ import (
 	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
 )
 
-// Scenario 35, SHARD-3.10, 20.7: a process that a provider shows a newer epoch goes on running, so that nothing starts it
+// Scenario 35, SHARD-3.10, 20.7: a process that a provider shows a newer epoch continues running, so that nothing starts it
 // again with an epoch above its successor's. It sends nothing any more, says why to its sessions and to readers, refuses
 // new sessions, is not ready and is alive.
 func TestSupersededProcessStays(t *testing.T) {

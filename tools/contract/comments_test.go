@@ -10,7 +10,7 @@ import (
 )
 
 // WIRE-15 (conventions): everything in proto/ has a comment, and where the tables give a meaning the comment begins with it and
-// goes on with the soft rules. Readers of the proto, of gen/go, gen/ts and gen/openapi then read the specification.
+// continues with the soft rules. Readers of the proto, of gen/go, gen/ts and gen/openapi then read the specification.
 func TestCommentsSayWhatTheTablesSay(t *testing.T) {
 	image, err := buf(t, root, "build", "--path", "proto/bigfleet", "-o", "-#format=binpb")
 	if err != nil {

@@ -5,7 +5,7 @@
 // that disagree. A typo can then land on neither side: an edit of the table needs one of the proto, and the reverse.
 //
 // Strip reduces compiled files to the contract alone (numbers below 1000 of section 14). Its output is the image that
-// `buf breaking` guards for ever; cmd/contractimage writes it.
+// `buf breaking` guards forever; cmd/contractimage writes it.
 //
 // The package owns no schema of its own and is used by tests and by the generation scripts only; no service imports it.
 // Start at spec.go, then listing.go. Tests cite clauses of docs/spec/wire.md as WIRE-n.n.

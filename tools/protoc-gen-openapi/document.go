@@ -172,7 +172,7 @@ func errorSchema(p *protogen.Plugin, s *schemas, details []string) (object, erro
 		{"properties", object{
 			{"code", object{{"type", "string"}, {"enum", codes}, {"description", "What went wrong, for programs."}}},
 			{"message", object{{"type", "string"}, {"description", "What failed, why and what to do, for people."}}},
-			{"details", object{{"type", "array"}, {"items", detail}, {"description", "More facts. Clients must not depend on a detail being there."}}},
+			{"details", object{{"type", "array"}, {"items", detail}, {"description", "More facts. Nobody may depend on a detail being there."}}},
 		}},
 	}, nil
 }

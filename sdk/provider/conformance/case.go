@@ -49,7 +49,7 @@ func (c *Case) excused(format string, args ...any) {
 	panic(aborted{NotApplicable, fmt.Sprintf(format, args...)})
 }
 
-// check notes a fault and goes on.
+// check notes a fault and continues.
 func (c *Case) check(ok bool, format string, args ...any) {
 	if !ok {
 		c.mu.Lock()
@@ -273,7 +273,7 @@ func (c *Case) listBy(client bigfleetv1alpha1connect.CapacityProviderClient, f *
 	return res.Msg, took
 }
 
-// ceilingRounds is how often a time is taken before it counts as too long: other work of a moment is no fault of the provider.
+// ceilingRounds is how often a time is taken before it counts as too long: other work of a moment is not a fault of the provider.
 const ceilingRounds = 3
 
 // ceiling checks the best of some rounds against its limit in PROV-25.11, stretched by the target's slack. A machine on which a bare handler,

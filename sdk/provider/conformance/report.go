@@ -52,7 +52,7 @@ type Report struct {
 	Version  string    `json:"version,omitempty"`
 	Suite    string    `json:"suite"`
 	Profiles []Profile `json:"profiles"`
-	// Only names what was asked for, when that was not the whole suite: such a run is no certificate.
+	// Only names what was asked for, when that was not the whole suite: such a run is not a certificate.
 	Only     []string  `json:"only,omitempty"`
 	Seed     uint64    `json:"seed"`
 	Begun    time.Time `json:"begun"`

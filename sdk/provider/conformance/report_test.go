@@ -55,7 +55,7 @@ func TestASeedReplaysTheCalls(t *testing.T) {
 	}
 }
 
-// PROV-29.11, 29.12, 29.16: a report says when it is no certificate: a part of the suite, or stretched ceilings.
+// PROV-29.11, 29.12, 29.16: a report says when it is not a certificate: a part of the suite, or stretched ceilings.
 func TestAPartIsNoCertificate(t *testing.T) {
 	t.Parallel()
 	_, addr, control := good(t, provider.SubstrateReadiness())

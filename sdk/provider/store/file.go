@@ -18,7 +18,7 @@ const (
 	// segmentSize bounds a log file. Two of them are at most 3 s of 2,000 acks a second, and as much memory is kept for the move
 	// of one into the base.
 	segmentSize = 4 << 20
-	// partWrites is how many writes the base takes in one transaction while commits go on beside it: each is a page or two, and
+	// partWrites is how many writes the base takes in one transaction while commits continue beside it: each is a page or two, and
 	// a flush of the log waits for a flush of them.
 	partWrites = 256
 )
@@ -185,7 +185,7 @@ func (s *file) turn() error {
 }
 
 // moved says what became of the log that was brought into the base, if that has ended or is to be waited for. A move for which there
-// was no room is tried again when it is waited for.
+// was not room is tried again when it is waited for.
 func (s *file) moved(wait bool) error {
 	if s.moving != nil {
 		var err error

@@ -417,7 +417,7 @@ func TestSentences(t *testing.T) {
 }
 
 // Scenario 44, PROV-12.7: a full disk is an error that names the file and the remedy and stores nothing of the batch. With room again the
-// same process goes on, and a restart finds everything that was acknowledged.
+// same process continues, and a restart finds everything that was acknowledged.
 func TestNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.db")
 	s, err := store.OpenWith(path, 4096, nil)

@@ -42,7 +42,7 @@ func (t Table) String() string {
 	return "unknown"
 }
 
-// Write sets one key, or deletes it when Value is nil. Deleting an absent key is no error.
+// Write sets one key, or deletes it when Value is nil. Deleting an absent key is not an error.
 type Write struct {
 	Table Table
 	Key   []byte

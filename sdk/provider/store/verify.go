@@ -13,7 +13,7 @@ import (
 )
 
 // bbolt keeps no checksum of its pages. So a file is verified whole before it is used: the tree is walked without bbolt, which would
-// follow a damaged page for ever, and the digest of all keys and values is compared with the stored one.
+// follow a damaged page forever, and the digest of all keys and values is compared with the stored one.
 //
 // Layout of bbolt's format 2, in the byte order of the machine. A page: id 8, flags 2, count 2, overflow 4; then what its flags say.
 // A meta page: magic 4, version 4, page size 4, flags 4, root page 8, sequence 8, free list page 8, end of pages 8, transaction 8,

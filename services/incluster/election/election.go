@@ -2,7 +2,7 @@
 //
 // Run blocks until this process holds the Lease, runs the work, and gives the Lease back when the work has ended. A
 // Lease that is lost ends the work at once and is an error: the process must end, because another one may act already.
-// Without this, two operators of one cluster replace each other's session for ever (OP-3.3).
+// Without this, two operators of one cluster replace each other's session forever (OP-3.3).
 //
 // Why not client-go's elector: it waits up to 2.2 times its retry period between looks, by jitter meant for hundreds of
 // candidates. Here are two, and the time until the other one takes over is a promise: a killed holder is replaced within

@@ -28,7 +28,7 @@ func FlagErrors(root *cobra.Command, args []string, refused error) error {
 	return Fail(append(faults, cmd.RunE(cmd, nil))...)
 }
 
-// retake parses as pflag does, and goes on behind what is wrong.
+// retake parses as pflag does, and continues behind what is wrong.
 func retake(fs *pflag.FlagSet, args []string) (faults []error) {
 	fs.VisitAll(func(f *pflag.Flag) { // what was taken the first time is not taken twice
 		if list, ok := f.Value.(pflag.SliceValue); ok && f.Changed {

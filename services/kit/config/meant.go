@@ -18,7 +18,7 @@ const (
 var saysZero = regexp.MustCompile(`\b0\b`)
 
 // meant refuses numbers that somebody set and that no setting means: a zero or a negative number that the help does not explain, a
-// duration below a millisecond or above ten years, and what is no number. Else a role would use its default in their place, silently.
+// duration below a millisecond or above ten years, and what is not a number. Else a role would use its default in their place, silently.
 func meant(f *pflag.Flag) error {
 	if !f.Changed {
 		return nil

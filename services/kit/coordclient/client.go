@@ -44,7 +44,7 @@ type Config struct {
 	Addrs []string
 
 	Identity *identity.Source // nil means plaintext
-	// AnyServer accepts a server that is no coordinator (--verify-peer-identity=false).
+	// AnyServer accepts a server that is not a coordinator (--verify-peer-identity=false).
 	AnyServer bool
 
 	// ClusterUUID is the pinned identity of the group and Term the highest fencing term seen from it; empty and 0 for

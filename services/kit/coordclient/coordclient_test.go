@@ -427,7 +427,7 @@ func TestWaitsAsLongAsTheAnswerSays(t *testing.T) {
 	}
 }
 
-// COORD-6.3.3: what an attempt began that was too slow goes on, so that a replica is reached although each dial takes longer
+// COORD-6.3.3: what an attempt began that was too slow continues, so that a replica is reached although each dial takes longer
 // than an attempt may.
 func TestSlowConnectionIsUsedAgain(t *testing.T) {
 	r := start(t, nil)

@@ -314,7 +314,7 @@ func (c *Client) pass(at endpoint, hint string) {
 }
 
 // slow forgets a replica that did not answer in time. When thousands ask at once, a dial or an answer takes longer than an
-// attempt: what each attempt began goes on, or no attempt would ever succeed.
+// attempt: what each attempt began continues, or no attempt would ever succeed.
 func (c *Client) slow(at endpoint) {
 	if !c.keep(at, "", 1, slowKept) {
 		c.drop(at, "")
@@ -366,7 +366,7 @@ func later(err error) time.Duration {
 	return wait + rand.N(wait/4+1)
 }
 
-// pause waits, and reports whether the caller's time goes on after it. A wait that is longer ends at once.
+// pause waits, and reports whether the caller's time continues after it. A wait that is longer ends at once.
 func pause(ctx context.Context, wait time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
 		return false

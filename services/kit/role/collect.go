@@ -48,7 +48,7 @@ func livingHeap() (end func()) {
 
 // arm leaves an object that the next collection finds dead.
 func (c *collector) arm() {
-	sentinel := new(*collector) // a pointer in it, so that it is no part of a block of small objects
+	sentinel := new(*collector) // a pointer in it, so that it is not part of a block of small objects
 	runtime.AddCleanup(sentinel, func(c *collector) { c.collected() }, c)
 }
 

@@ -46,7 +46,7 @@ func (e *edge) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 }
 
 // recovered turns a panic into an error with its stack. http.ErrAbortHandler is net/http's own way to cut a
-// connection and goes on.
+// connection and continues.
 func recovered(panicked any, err error) error {
 	if panicked == nil {
 		return err

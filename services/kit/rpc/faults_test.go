@@ -193,7 +193,7 @@ func TestRepeatedFailuresAreSampled(t *testing.T) {
 	}
 }
 
-// COORD-6.2.2: an answer that names the leader is no failure worth a warning; any other FAILED_PRECONDITION is.
+// COORD-6.2.2: an answer that names the leader is not a failure worth a warning; any other FAILED_PRECONDITION is.
 func TestARedirectIsNoWarning(t *testing.T) {
 	var answer error
 	p := start(t, &fleet{get: func(context.Context, *pb.MachineRef) (*pb.Machine, error) { return nil, answer }}, nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // COORD-7.15: a few TLS handshakes compute at a time. Who waits for its peer holds no slot, who waits too long for a slot is
-// let go, and no slot is lost, however the connection goes on or ends.
+// let go, and no slot is lost, however the connection continues or ends.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newHandshakeListener(nil, slog.New(slog.DiscardHandler))

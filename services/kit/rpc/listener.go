@@ -47,7 +47,7 @@ func (c *limitConn) Close() error {
 	return err
 }
 
-// quietHandler samples what net/http logs by itself: failed handshakes of a peer that retries for ever.
+// quietHandler samples what net/http logs by itself: failed handshakes of a peer that retries forever.
 type quietHandler struct {
 	slog.Handler
 	sampler *sampler

@@ -232,7 +232,7 @@ func (s *Server) mountService(service Service, telemetry connect.Interceptor, ed
 }
 
 // newTelemetry never falls back to the global providers or propagator: two servers in one process must not share
-// state. The caller's trace goes on here, so that one trace can span roll-up, cycle and provider call (OPS-9.3).
+// state. The caller's trace continues here, so that one trace can span roll-up, cycle and provider call (OPS-9.3).
 func newTelemetry(tracer trace.TracerProvider, meter metric.MeterProvider) (connect.Interceptor, error) {
 	if tracer == nil {
 		tracer = tracenoop.NewTracerProvider()
@@ -354,7 +354,7 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // shutdown is http.Server.Shutdown, repeated. net/http tells each HTTP/2 connection once to go away, when Shutdown
-// begins; one that was accepted before and speaks its first byte after never learns of it, counts as busy for ever, and
+// begins; one that was accepted before and speaks its first byte after never learns of it, counts as busy forever, and
 // would hold the stop until its deadline. Each repetition tells those that have come since.
 func (s *Server) shutdown(ctx context.Context) error {
 	for {

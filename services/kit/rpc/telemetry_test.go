@@ -55,7 +55,7 @@ func TestRPCMetrics(t *testing.T) {
 	}
 }
 
-// OPS-9.3: the trace of the caller goes on in the server.
+// OPS-9.3: the trace of the caller continues in the server.
 func TestTraceCrossesTheWire(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))

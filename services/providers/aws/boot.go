@@ -106,7 +106,7 @@ func (b *backend) run(ctx context.Context, id string, script []string) error {
 	}
 }
 
-// send hands a script to Systems Manager, which refuses it until the agent of the instance has called. That is no failure of AWS, so it does not
+// send hands a script to Systems Manager, which refuses it until the agent of the instance has called. That is not a failure of AWS, so it does not
 // count as one.
 func (b *backend) send(ctx context.Context, id string, script []string) (command string, err error) {
 	for {

@@ -4,7 +4,7 @@
 // template, and the operator's boot data as its bootstrap Secret. The machine is Configured once Cluster API sees its Node
 // Ready. Drain deletes the Machine and waits until nothing of it is left, so no disk and no key reaches the next cluster.
 // Boot data travels with the launch of a server, and a Machine belongs to one Cluster. Therefore Create only reserves a
-// slot, and an idle machine is no server and costs nothing (PROV-28.18).
+// slot, and an idle machine is not a server and costs nothing (PROV-28.18).
 //
 // It owns the objects in the management cluster that carry its provider label and store id, and no others. It never talks
 // to a workload cluster, never evicts a Pod (PROV-11.13), and gives up no machine because an API server does not answer.

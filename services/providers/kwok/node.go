@@ -93,7 +93,7 @@ func nodeFor(op provider.ConfigureOp, storeID, providerName, blobSum string) (*c
 	return node, nil
 }
 
-// machineLabel is the machine id, or a hash of it where it is no legal label value (WIRE-11).
+// machineLabel is the machine id, or a hash of it where it is not a legal label value (WIRE-11).
 func machineLabel(id string) string {
 	if len(validation.IsValidLabelValue(id)) == 0 {
 		return id

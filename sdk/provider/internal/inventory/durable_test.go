@@ -162,7 +162,7 @@ func TestSweepMarks(t *testing.T) {
 	}
 }
 
-// PROV-12.7: after a failed commit nothing is visible and the store is never written again; reads go on.
+// PROV-12.7: after a failed commit nothing is visible and the store is never written again; reads continue.
 func TestSickStore(t *testing.T) {
 	c := &clock{at: time.Unix(1000, 0)}
 	broken := &failing{Store: store.Memory()}

@@ -101,7 +101,7 @@ func decode(t testing.TB, p Page) *bigfleetv1alpha1.MachineList {
 // reader follows the inventory through cursors and must always end with the same picture as a full list.
 type reader struct {
 	cursor   []byte
-	scanning map[string]*bigfleetv1alpha1.Machine // a complete scan that goes on
+	scanning map[string]*bigfleetv1alpha1.Machine // a complete scan that continues
 	picture  map[string]*bigfleetv1alpha1.Machine
 }
 

@@ -160,7 +160,7 @@ func (w *Row) size() int { return len(w.head) + len(w.Record.Shape.Wire()) }
 // cursor is a place in the order of revisions.
 type cursor struct {
 	position  uint64 // newest revision delivered
-	scanning  bool   // a complete scan goes on here
+	scanning  bool   // a complete scan continues here
 	scanStart uint64 // newest revision when that scan began
 }
 
@@ -169,7 +169,7 @@ const (
 	cursorBytes  = 1 + 16 + 8 + 1 + 8 + 4
 )
 
-// encode gives format byte, store id, position, whether a scan goes on, its start, checksum (PROV-10.18).
+// encode gives format byte, store id, position, whether a scan continues, its start, checksum (PROV-10.18).
 func (c cursor) encode(id [16]byte) []byte {
 	b := make([]byte, 0, cursorBytes)
 	b = append(b, cursorFormat)

@@ -25,7 +25,7 @@ type lent struct {
 type bufferKey struct{}
 
 // handler lends buffers to the calls of next. A buffer comes back only when the answer was written whole to a caller that is
-// still there: the HTTP server may go on reading from one whose stream was cut.
+// still there: the HTTP server may continue reading from one whose stream was cut.
 func (l *buffers) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		one := &lent{from: l}

@@ -29,7 +29,7 @@ func (failing) SetReadDeadline(time.Time) error  { return nil }
 func (failing) SetWriteDeadline(time.Time) error { return nil }
 func (failing) Read([]byte) (int, error)         { return 0, io.EOF }
 
-// OPS-4.10: a reader that had enough is no failure; a server that ends the connection is one, whatever the form of the answer.
+// OPS-4.10: a reader that had enough is not a failure; a server that ends the connection is one, whatever the form of the answer.
 func TestABrokenConnectionIsNoSuccess(t *testing.T) {
 	for _, format := range []string{"table", "json", "jsonl"} {
 		var out, errs bytes.Buffer

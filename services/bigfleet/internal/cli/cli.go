@@ -84,7 +84,7 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	return exit.CodeOf(err)
 }
 
-// reader is stdout. A reader that had enough, as head does, is no failure; a broken connection to a server is one.
+// reader is stdout. A reader that had enough, as head does, is not a failure; a broken connection to a server is one.
 type reader struct {
 	io.Writer
 	gone bool

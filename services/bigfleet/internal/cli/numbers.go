@@ -11,7 +11,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
-// noNegatives makes the verbs of a tree refuse negative numbers and times, and what is no number (OPS-2.3). None of them means anything by one, but the seeds
+// noNegatives makes the verbs of a tree refuse negative numbers and times, and what is not a number (OPS-2.3). None of them means anything by one, but the seeds
 // of simulations. Roles are not among them: they judge their own settings.
 func noNegatives(c *cobra.Command) {
 	for _, child := range c.Commands() {

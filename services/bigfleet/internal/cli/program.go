@@ -21,7 +21,7 @@ func Program() {
 	quiet := logr.Discard() // globals of libraries: our parts log through their own loggers
 	log.SetLogger(quiet)
 	klog.SetLogger(quiet)
-	signal.Ignore(syscall.SIGPIPE) // a reader that had enough, like head, is no failure: see Main
+	signal.Ignore(syscall.SIGPIPE) // a reader that had enough, like head, is not a failure: see Main
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() { <-ctx.Done(); stop() }() // a second signal ends it at once
 	code := Main(ctx, env.System(), args(os.Args))

@@ -33,7 +33,7 @@ func unknown(c *cobra.Command, name string) error {
 	return &exit.Error{Code: exit.Usage, Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
 }
 
-// helpOrNearest makes `help` refuse what is no command, as the command line itself does.
+// helpOrNearest makes `help` refuse what is not a command, as the command line itself does.
 func helpOrNearest(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

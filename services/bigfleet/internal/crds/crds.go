@@ -129,7 +129,7 @@ func established(ctx context.Context, client dynamic.Interface, name string) boo
 	return false
 }
 
-// differ lists what of want is not in got. What got has beyond want is no difference: an API server adds defaults.
+// differ lists what of want is not in got. What got has beyond want is not a difference: an API server adds defaults.
 func differ(path string, got, want any) []string {
 	switch want := want.(type) {
 	case map[string]any:

@@ -111,7 +111,7 @@ const (
 	MoreTime = "--timeout sets the time limit of one request; `bigfleet doctor` checks the connection"
 )
 
-// NoServer lists the reasons that mean: this is no server that this command could ever ask as it is called.
+// NoServer lists the reasons that mean: this is not a server that this command could ever ask as it is called.
 func NoServer() []string {
 	return []string{NothingAnswers, "closed", "plaintext", "certificate", "wrong_service"}
 }

@@ -122,7 +122,7 @@ func (f *Fleet) Group(ctx context.Context) (uuid string, err error) {
 }
 
 // knock fails at once when no address can ever lead: no port is open, or what answers there wants TLS, has none, shows a
-// certificate that is refused, is no coordinator, or one of another fleet. Waiting for an election would not put that right.
+// certificate that is refused, is not a coordinator, or one of another fleet. Waiting for an election would not put that right.
 func (f *Fleet) knock(ctx context.Context, what string) error {
 	if f.heard.Load() {
 		return nil
@@ -155,7 +155,7 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 }
 
 // hopeless is why nothing will ever lead at an address; nil where something might. Who is only slow has not been heard: the
-// search for the leader goes on, and if it ends for such a reason, that reason is the error.
+// search for the leader continues, and if it ends for such a reason, that reason is the error.
 func (f *Fleet) hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
 	status, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
 	if err == nil && f.stranger(status.Msg) {

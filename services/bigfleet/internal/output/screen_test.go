@@ -34,7 +34,7 @@ func TestTablesFitTheScreen(t *testing.T) {
 	}
 }
 
-// What a table cannot show on a narrow screen gives way to its last column, which says why; a line across it is no column.
+// What a table cannot show on a narrow screen gives way to its last column, which says why; a line across it is not a column.
 func TestSpareColumns(t *testing.T) {
 	list := output.List{Columns: []output.Column{{Head: "NAME"}, {Head: "ONE", Spare: true}, {Head: "TWO", Spare: true}, {Head: "WHY"}},
 		Rows: [][]string{{"red", strings.Repeat("1", 20), strings.Repeat("2", 20), strings.Repeat("w", 40)}, {"---- a line across the table"}}}

@@ -339,7 +339,7 @@ func scrapeAll(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// follow is `follow PATTERN COMMAND...`: the command goes on by itself; once its output matches it gets Ctrl-C, and must end well.
+// follow is `follow PATTERN COMMAND...`: the command continues by itself; once its output matches it gets Ctrl-C, and must end well.
 // What it wrote is in the file "followed".
 func follow(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
 
-// OPS-10.1: distances are of minor versions; a build that is no release cannot be compared, and is said to be none.
+// OPS-10.1: distances are of minor versions; a build that is not a release cannot be compared, and is said to be none.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		runs skew.Versions

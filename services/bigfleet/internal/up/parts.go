@@ -179,7 +179,7 @@ func (w *World) nodeObjects(options []provider.Option) (*provider.Provider, erro
 	})
 }
 
-// addCoordinator runs one voter. The shard goes on without it, but one that cannot work is a defect that people must see.
+// addCoordinator runs one voter. The shard continues without it, but one that cannot work is a defect that people must see.
 func (w *World) addCoordinator(g *process.Group) error {
 	if w.cfg.NoCoordinator {
 		return nil

@@ -100,7 +100,7 @@ func (w *World) close(ctx context.Context, begun time.Time, before frame) {
 	w.view.log("scenario complete, %s", inWords(w.numbers(ctx, begun, before, nil)))
 }
 
-// closeWithin is how long a story may go on moving before its numbers are printed nevertheless: unneeded machines are returned at the pace of the
+// closeWithin is how long a story may continue moving before its numbers are printed nevertheless: unneeded machines are returned at the pace of the
 // reclaim budget.
 const closeWithin = time.Minute
 

@@ -162,7 +162,7 @@ type conn struct {
 	why    string
 }
 
-// listen hears why the other side cannot go on.
+// listen hears why the other side cannot continue.
 func (c *conn) listen(failures io.Reader) {
 	defer close(c.failed)
 	said, _ := io.ReadAll(io.LimitReader(failures, 1<<10))

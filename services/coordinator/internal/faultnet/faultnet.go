@@ -2,7 +2,7 @@
 //
 // Real TCP connections run underneath. A process dials through Net.Dialer under its own name; names stand for whatever
 // address was set last, so that a process can come back elsewhere under its stable name. While a direction is cut, data
-// on it waits and new connections time out; when it heals, what waited goes on, as TCP's retransmissions would make it.
+// on it waits and new connections time out; when it heals, what waited continues, as TCP's retransmissions would make it.
 //
 // It is for tests only and must never be linked into a program.
 package faultnet

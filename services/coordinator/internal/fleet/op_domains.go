@@ -245,7 +245,7 @@ func (a *applier) abandonDomains(id string) {
 // InHandover reports whether a domain waits for a shard to let go.
 func InHandover(d *pb.Domain) bool { return d.GetNext() != "" || d.GetUnassign() }
 
-// dropReleaser lets handovers go on without a shard that is gone.
+// dropReleaser lets handovers continue without a shard that is gone.
 func (a *applier) dropReleaser(id string) {
 	for _, d := range slices.Collect(a.s.HandoversOf(id)) {
 		row := proto.CloneOf(d)

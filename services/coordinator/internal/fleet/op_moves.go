@@ -171,7 +171,7 @@ func (a *applier) abandonExceptions(id string) {
 	}
 }
 
-// abandonMoves goes on with the open moves of a shard that is gone, as far as the other side allows: a donor still has
+// abandonMoves continues with the open moves of a shard that is gone, as far as the other side allows: a donor still has
 // to un-reserve, and a recipient may have adopted. It runs after the shard's row changed.
 func (a *applier) abandonMoves(id string) {
 	for _, m := range slices.Collect(a.s.OpenMoves()) {

@@ -22,7 +22,7 @@ type machine struct {
 	cluster, mark string // mark is metadata key owner-shard
 }
 
-// shardModel follows the shard side of COORD-9: it obeys the newest view it has, for ever.
+// shardModel follows the shard side of COORD-9: it obeys the newest view it has, forever.
 type shardModel struct {
 	id, provider string
 	view         *v1.ShardView

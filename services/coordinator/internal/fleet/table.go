@@ -9,7 +9,7 @@ import (
 
 // table is one immutable table in key order. Keys are compared byte for byte. The zero table is empty.
 //
-// What it does is in tree, which is no generic type: every method of a generic one is compiled again for each type of row in
+// What it does is in tree, which is not a generic type: every method of a generic one is compiled again for each type of row in
 // every package that has a State, which was half of what these packages cost to compile (adr/0170).
 type table[T any] struct{ tree tree }
 

@@ -45,7 +45,7 @@ func (l *Layer) Who(ctx context.Context, addr string) (string, error) {
 }
 
 // Gone reports whether a process does not run any more: its address refuses connections, closes them before it says who
-// it is, or is served by another process. No answer in time is no proof.
+// it is, or is served by another process. No answer in time is not proof.
 func (l *Layer) Gone(ctx context.Context, addr, instance string) bool {
 	c, theirs, err := l.dial(ctx, addr, "", kindProbe)
 	if err != nil {

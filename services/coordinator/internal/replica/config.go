@@ -60,7 +60,7 @@ type Config struct {
 
 	Log     *slog.Logger // required
 	Metrics *metrics.Set // required
-	// OnFatal hears once that the replica cannot go on: a store that failed, an entry it does not understand.
+	// OnFatal hears once that the replica cannot continue: a store that failed, an entry it does not understand.
 	OnFatal func(error)
 	// OnApply hears what each entry changed, in log order, on every replica. It must not block.
 	OnApply func(s *fleet.State, changes []fleet.Change)

@@ -58,7 +58,7 @@ func TestNewAddresses(t *testing.T) {
 	}
 }
 
-// COORD-13.7, 13.8, COORD-21.6, 21.7: who may not join, and why; commits go on meanwhile.
+// COORD-13.7, 13.8, COORD-21.6, 21.7: who may not join, and why; commits continue meanwhile.
 func TestWhoMayNotJoin(t *testing.T) {
 	r := three(t)
 	stranger := newReplicas(t)

@@ -78,7 +78,7 @@ func (n *Node) awaitOtherLeader(ctx context.Context) error {
 }
 
 // HandOver is the first step of a stop: a leader gives leadership away and waits until another one serves (COORD-6.4.2).
-// Until then it goes on as a follower: the successor commits its first entries with the faster of two followers instead of
+// Until then it continues as a follower: the successor commits its first entries with the faster of two followers instead of
 // the only one left. A successor that does not win its election, or still applies its log and does not want to lead, leaves
 // this replica leading, and the next try asks another.
 func (n *Node) HandOver(ctx context.Context) {

@@ -39,7 +39,7 @@ func TestReigns(t *testing.T) {
 }
 
 // COORD-6.2.3, COORD-21.11, 21.12: a leader that a majority cannot hear confirms nothing and steps down within the lease;
-// the others go on; healed, everyone agrees and no election is forced.
+// the others continue; healed, everyone agrees and no election is forced.
 func TestPartitionedLeader(t *testing.T) {
 	r := three(t)
 	old := r.leader()
@@ -71,7 +71,7 @@ func TestPartitionedLeader(t *testing.T) {
 	}
 }
 
-// COORD-4.4, 4.5, COORD-21.21: a replica that does not know a feature level stops and says so; the others go on.
+// COORD-4.4, 4.5, COORD-21.21: a replica that does not know a feature level stops and says so; the others continue.
 func TestOldReplicaStops(t *testing.T) {
 	r := newReplicas(t)
 	newer := func(c *Config) { c.Level, c.LevelMax = fleet.Level+1, fleet.Level+1 }

@@ -60,7 +60,7 @@ func (t *transport) end() {
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
 
-// carry passes on what other replicas send, but for leadership that comes too early: the old leader goes on meanwhile.
+// carry passes on what other replicas send, but for leadership that comes too early: the old leader continues meanwhile.
 func (t *transport) carry(ctx context.Context) {
 	for {
 		select {

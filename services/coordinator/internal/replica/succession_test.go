@@ -70,7 +70,7 @@ func TestHandOverEndsWhenTheSuccessorServes(t *testing.T) {
 	}
 }
 
-// COORD-6.4.2: a replica that still applies its log takes no leadership: the leader goes on, and hands over to another.
+// COORD-6.4.2: a replica that still applies its log takes no leadership: the leader continues, and hands over to another.
 func TestLeadershipIsNotHandedToAReplicaThatIsBehind(t *testing.T) {
 	r := three(t)
 	n := r.leader()

@@ -83,7 +83,7 @@ func (s *Server) RunAuditFile(ctx context.Context, path string) error {
 }
 
 // appendAudits writes what came since last. After a restart the state is behind the file until the log is replayed; a
-// group that was restored from an older state goes on in the file with its own numbers.
+// group that was restored from an older state continues in the file with its own numbers.
 func (s *Server) appendAudits(file *os.File, last written) (written, error) {
 	st := s.node.State()
 	group, newest := st.Meta().GetClusterUuid(), st.Meta().GetAuditSequence()

@@ -294,7 +294,7 @@ func (d *ShardRegistry) reply(s *shard) *v1.ReportAck {
 	return out
 }
 
-// moving reports whether a shard is a side of a move that goes on: its next step may be for this shard. A move that stood
+// moving reports whether a shard is a side of a move that continues: its next step may be for this shard. A move that stood
 // still for long is waited for at the shard's own interval.
 func (d *ShardRegistry) moving(st *fleet.State, id string, now time.Time) bool {
 	for m := range st.OpenMoves() {

@@ -91,7 +91,7 @@ func TestReportsAreOrdered(t *testing.T) {
 	})
 }
 
-// COORD-7.5, COORD-21.29: an epoch that went back is refused and counted; the healthy process goes on; an admin can accept
+// COORD-7.5, COORD-21.29: an epoch that went back is refused and counted; the healthy process continues; an admin can accept
 // the lower epoch.
 func TestEpochRegression(t *testing.T) {
 	within(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // WorkSlots bounds how many reports are worked on at a time. Thousands arrive at once after a restore or a change of leader;
 // each costs a fraction of a millisecond, and together they would keep the processor from the few goroutines that send and
 // answer heartbeats, so that the leader falls over what it was elected for. A report that waits for the log gives its slot
-// to another one, so no report waits for the commit of another (COORD-7.11). When it goes on it comes before those that have
+// to another one, so no report waits for the commit of another (COORD-7.11). When it continues it comes before those that have
 // not begun: what was done for it would be lost if its sender gave up.
 type WorkSlots struct {
 	mu   sync.Mutex
@@ -99,7 +99,7 @@ func (t *slot) leave() {
 	t.slots.next()
 }
 
-// pause gives the slot of a call away until the function it returns is called. A call whose context ended goes on without
+// pause gives the slot of a call away until the function it returns is called. A call whose context ended continues without
 // one: it has nothing left to do.
 func pause(ctx context.Context) (resume func()) {
 	t, _ := ctx.Value(slotKey{}).(*slot)

@@ -78,7 +78,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// COORD-7.15: a report that was begun goes on before those that have not begun; one that would wait for too long is refused,
+// COORD-7.15: a report that was begun continues before those that have not begun; one that would wait for too long is refused,
 // and leaves its place to others.
 func TestTurnsOfBegunReportsComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -188,7 +188,7 @@ func Stale(c *pb.Cluster, now time.Time) bool {
 }
 
 // merge ends the collection of holdings after a restore (COORD-12.5, 15.16): when three intervals passed and every shard
-// was heard, or after mergeWaitMax, since a shard that is gone must not hold the fleet up for ever.
+// was heard, or after mergeWaitMax, since a shard that is gone must not hold the fleet up forever.
 func (d *ShardRegistry) merge(st *fleet.State, now time.Time) []*pb.Operation {
 	age := now.Sub(d.opened)
 	if !st.Merging() || age < staleAfter*ReportInterval {

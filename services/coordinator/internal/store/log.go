@@ -256,7 +256,7 @@ func (l *Log) dropPrefix(first uint64) error {
 	return removeSegments(l.dir, old)
 }
 
-// dropSuffix removes the entries from index on. The mark goes first, so that a crash in between is no damage; what
+// dropSuffix removes the entries from index on. The mark goes first, so that a crash in between is not damage; what
 // comes back then was never committed, and Raft removes it again.
 func (l *Log) dropSuffix(index uint64) error {
 	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > index }) - 1

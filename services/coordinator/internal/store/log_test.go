@@ -253,7 +253,7 @@ func TestDamageIsAStartError(t *testing.T) {
 	}
 }
 
-// COORD-5.2, 5.3: a write that a crash cut short is no damage, wherever it was cut, and appends go on behind it.
+// COORD-5.2, 5.3: a write that a crash cut short is not damage, wherever it was cut, and appends continue behind it.
 func TestTornWriteIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	want := filled(t, dir)

@@ -101,7 +101,7 @@ func (l *Log) create(path string) error {
 		return err
 	}
 	l.marks = file
-	// Both slots, so that the file has its size for ever.
+	// Both slots, so that the file has its size forever.
 	return errors.Join(l.setMark(l.mark, false), l.setMark(l.mark, true), syncDir(l.dir))
 }
 

@@ -243,7 +243,7 @@ func TestUnbind(t *testing.T) {
 	}
 }
 
-// W-churn: as many clusters and machines as asked for, by 1 to 10 % around what was generated, for ever.
+// W-churn: as many clusters and machines as asked for, by 1 to 10 % around what was generated, forever.
 func TestChurn(t *testing.T) {
 	w := steady(10_000, 1_000, 200, 1)
 	base := slices.Clone(w.Demand.CPU)

@@ -95,7 +95,7 @@ func TestTheRatePacesAFastServer(t *testing.T) {
 }
 
 // OP-6.3: while requests come in a burst and patches take long, each worker leaves most of the time to others; when the burst
-// is over, or if it never is, it goes on as it can.
+// is over, or if it never is, it continues as it can.
 func TestASlowServerIsGivenWayInABurst(t *testing.T) {
 	const takes, full = 100 * time.Millisecond, 40 // by four workers, per second
 	for _, adds := range []int{1, 10, 60} {

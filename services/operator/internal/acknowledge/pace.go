@@ -38,7 +38,7 @@ const (
 	pauseMax = time.Second
 
 	burstGap = 3 * time.Second  // without more requests for so long, a burst is over
-	burstMax = 15 * time.Second // what lasts longer is no burst, and is not given way to for ever
+	burstMax = 15 * time.Second // what lasts longer is not a burst, and is not given way to forever
 )
 
 // burst knows whether requests come in a burst.

@@ -18,7 +18,7 @@ func (a *Aggregate) Requests() []*request.Request {
 	return out
 }
 
-// Members calls f with the requests that are counted in a row, in no order, until it returns false. Held demand is no request.
+// Members calls f with the requests that are counted in a row, in no order, until it returns false. Held demand is not a request.
 func (a *Aggregate) Members(rowID string, f func(*request.Request) bool) {
 	r := a.byID[rowID]
 	if r == nil {

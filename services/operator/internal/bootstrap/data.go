@@ -95,7 +95,7 @@ contexts:
 current-context: bootstrap
 `
 
-// NodeLabels returns the labels as the kubelet's flag --node-labels takes them, sorted. What is no label, and what a
+// NodeLabels returns the labels as the kubelet's flag --node-labels takes them, sorted. What is not a label, and what a
 // kubelet may not set, is left out: with it the Node could not register, and a line break would end the flag.
 func (d *Data) NodeLabels() string {
 	var out []string
@@ -129,7 +129,7 @@ func kubeletMaySet(key string) bool {
 	return false
 }
 
-// NodeTaints returns the taints as the kubelet's flag --register-with-taints takes them. One that is no taint is an error:
+// NodeTaints returns the taints as the kubelet's flag --register-with-taints takes them. One that is not a taint is an error:
 // without it, Pods that must stay away would come.
 func (d *Data) NodeTaints() (string, error) {
 	var out []string

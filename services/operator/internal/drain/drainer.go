@@ -186,7 +186,7 @@ func (d *Drainer) sweep(now time.Time) {
 }
 
 // abandoned says that the deadline of a drain has passed and the shard calls the machine Configured without asking for it
-// again: for a while, or through a whole replay (OP-8.15). Without this a node would stay cordoned for ever.
+// again: for a while, or through a whole replay (OP-8.15). Without this a node would stay cordoned forever.
 func (d *Drainer) abandoned(t *drain, now time.Time) bool {
 	m, _ := d.Machines.Machine(t.state.Machine)
 	deadline := t.state.deadline()

@@ -221,7 +221,7 @@ func (r *Registry) find(id string) (*corev1.Node, Match) {
 		return r.nodes[found], how
 	}
 	if !known {
-		return nil, None // a name that no update gave is no evidence (OP-10.7)
+		return nil, None // a name that no update gave is not evidence (OP-10.7)
 	}
 	for _, by := range []struct {
 		name string

@@ -166,7 +166,7 @@ func TestDebounceAndSpacing(t *testing.T) {
 	})
 }
 
-// An update that does not alter the aggregate is no change.
+// An update that does not alter the aggregate is not a change.
 func TestEqualDemandIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -16,7 +16,7 @@ const (
 	ReportsMax = 20_000
 
 	rollupWaitMax  = 100 * time.Millisecond // how long a roll-up waits behind responses and reports (OP-4.9)
-	helloWait      = 20 * time.Second       // for the acknowledgement of Hello; a shard that never answers is no shard
+	helloWait      = 20 * time.Second       // for the acknowledgement of Hello; a shard that never answers is not a shard
 	stopWait       = 2 * time.Second        // to flush responses at a stop (OP-3.4)
 	backoffMin     = 500 * time.Millisecond
 	backoffMax     = 30 * time.Second

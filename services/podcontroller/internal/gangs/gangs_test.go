@@ -169,7 +169,7 @@ func member(t *testing.T, text string, n int, now time.Time) *corev1.Pod {
 }
 
 // OP-15.30: every form is recognised by its shape; its members are one gang of the stated size, ask when all of them exist, and are looked at
-// again then. What is shaped alike and is no gang makes none.
+// again then. What is shaped alike and is not a gang makes none.
 func TestForms(t *testing.T) {
 	now := time.Now()
 	for _, f := range forms {
@@ -239,7 +239,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// OP-15.9, OP-15.30: a Pod that Kueue has not admitted is no member that can start; its group asks when the last gate is gone.
+// OP-15.9, OP-15.30: a Pod that Kueue has not admitted is not a member that can start; its group asks when the last gate is gone.
 func TestGatedMembers(t *testing.T) {
 	now := time.Now()
 	text := forms[len(forms)-1].pod

@@ -107,7 +107,7 @@ func number(text string) int32 {
 	return int32(n)
 }
 
-// define reads an object that defines a gang. A form that it does not know is no gang: min is 0.
+// define reads an object that defines a gang. A form that it does not know is not a gang: min is 0.
 func define(kind schema.GroupVersionResource, o *unstructured.Unstructured) (d definition) {
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 	switch kind {
@@ -155,7 +155,7 @@ func ofJobSet(spec map[string]any) (pods int32) {
 	return pods
 }
 
-// integer reads a number from 0 to a million; more is no number of Pods.
+// integer reads a number from 0 to a million; more is not a number of Pods.
 func integer(o map[string]any, path ...string) int32 {
 	n, _, _ := unstructured.NestedInt64(o, path...)
 	return int32(min(max(n, 0), 1_000_000))

@@ -350,7 +350,7 @@ func TestThePeriodicLookBelievesTheCache(t *testing.T) {
 }
 
 // OP-15.10: Pods on nodes that no machine stands behind ask for nothing; the label or an UpcomingNode is enough to be a machine's,
-// a young Node changes nothing, and while there are such nodes a pending Pod waits for the scheduler's word, but not for ever.
+// a young Node changes nothing, and while there are such nodes a pending Pod waits for the scheduler's word, but not forever.
 func TestForeignNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}

@@ -46,7 +46,7 @@ func (s patching) Patch(_ context.Context, obj client.Object, patch client.Patch
 }
 
 // OP-15.12: while the shard has no capacity for one alternative, the request states the next one, each for a while, and longer in each round.
-// What is served stays, and a controller that begins again goes on with the alternative that the request states.
+// What is served stays, and a controller that begins again continues with the alternative that the request states.
 func TestAlternativesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := patching{&server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}}

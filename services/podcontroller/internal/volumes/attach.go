@@ -53,7 +53,7 @@ func (s *Store) driver(c *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// migrated is the CSI driver that stands for a provisioner: itself, if it is no part of Kubernetes.
+// migrated is the CSI driver that stands for a provisioner: itself, if it is not part of Kubernetes.
 func migrated(provisioner string) string {
 	if to, ok := inTree[provisioner]; ok {
 		return to

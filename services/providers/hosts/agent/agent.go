@@ -96,7 +96,7 @@ func New(c Config) (*Agent, error) {
 	return a, err
 }
 
-// Run serves until ctx ends. What runs on the host goes on.
+// Run serves until ctx ends. What runs on the host continues.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.work.Wait()
 	a.life = ctx

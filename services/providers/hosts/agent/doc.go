@@ -6,8 +6,8 @@
 // files below /etc/kubernetes and the flags of one kubelet (bootdata.go), and what asks for more is refused.
 //
 // Each step may be repeated. The journal names the operation and the step before the step begins, so that an agent that was
-// killed goes on where it was, and an operation that came twice has its effect once. The kubelet and the runtime are no
-// children of the agent's life: they go on without it.
+// killed continues where it was, and an operation that came twice has its effect once. The kubelet and the runtime are no
+// children of the agent's life: they continue without it.
 //
 // Start at Agent.Run, then steps.go; linux.go is what the steps do to a real machine.
 package agent

@@ -242,7 +242,7 @@ func TestKilledRuntimeStartsAgain(t *testing.T) {
 	}
 }
 
-// A kubelet that says much fills no disk: its log is cut while it goes on writing, and the end is kept.
+// A kubelet that says much fills no disk: its log is cut while it continues writing, and the end is kept.
 func TestLogIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubelet.log")
 	writer, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

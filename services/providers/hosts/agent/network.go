@@ -16,7 +16,7 @@ import (
 // RestoreNetwork removes the links that the clean host did not have, and puts its firewall back.
 func (l *Linux) RestoreNetwork(ctx context.Context) error {
 	for _, name := range l.addedLinks() {
-		// One that went with its peer is no error; the look sees what stays.
+		// One that went with its peer is not an error; the look sees what stays.
 		if err := run(ctx, "ip", "link", "delete", name); err != nil {
 			l.Log.Debug("a network link cannot be removed yet", "link", name, "err", err)
 		}

@@ -62,7 +62,7 @@ func end(file string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
-// cutLog keeps a log from filling the disk. The program goes on writing to the same file, which it opened to append.
+// cutLog keeps a log from filling the disk. The program continues writing to the same file, which it opened to append.
 func cutLog(file string, most int64) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() <= most {

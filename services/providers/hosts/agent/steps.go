@@ -117,7 +117,7 @@ func (a *Agent) perform(ctx context.Context, t *task) {
 		began := time.Now()
 		err := a.step(ctx, one, t)
 		if ctx.Err() != nil {
-			return // the journal says where to go on
+			return // the journal says where to continue
 		}
 		if err != nil {
 			s.Phase, s.Problem = pb.HostPhase_HOST_PHASE_QUARANTINED, fmt.Sprintf("%s, step %s: %v", s.Kind, one.name, err)

@@ -30,7 +30,7 @@ func (a *Actuator) list(e core.ListMachines) {
 		a.pages.Push(context.WithoutCancel(ctx), done)
 		return
 	}
-	if err != nil { // the List goes on: reads are not fenced
+	if err != nil { // the List continues: reads are not fenced
 		a.cfg.Log.Debug("the epoch is not claimed yet", "provider", e.Provider, "err", err)
 	}
 	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}

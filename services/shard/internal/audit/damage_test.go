@@ -135,7 +135,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// SHARD-28.4, scenario 70: while the disk fails nothing waits; the gap is marked, and the log goes on with a checkpoint.
+// SHARD-28.4, scenario 70: while the disk fails nothing waits; the gap is marked, and the log continues with a checkpoint.
 func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "decisions")

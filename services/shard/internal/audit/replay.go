@@ -61,7 +61,7 @@ var errStopped = errors.New("stopped")
 
 // Run reads a log directory and runs the core again. Wherever the log holds a digest the core's must be equal, and every
 // decision record of the log must be the one that the core makes now. Damage ends the replay, and everything before it
-// stands; only where the log itself says what is missing does it go on behind.
+// stands; only where the log itself says what is missing does it continue behind.
 func (r Replay) Run(ctx context.Context) (out Replayed, err error) {
 	list, err := segments(r.Dir)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A log that could not be written goes on with a checkpoint of the whole core, which the core's loop has to make: 1.3 s of it in a
+// A log that could not be written continues with a checkpoint of the whole core, which the core's loop has to make: 1.3 s of it in a
 // large shard. So a disk that stays full must not ask for one after the other (SHARD-28.4). The next is asked for after a pause that
 // doubles, and only once a probe could be written.
 const (

@@ -24,7 +24,7 @@ func (r *ring) add(x *pb.DecisionRecord) {
 	r.next.Store(x.Sequence + 1)
 }
 
-// from returns at most so many records from a sequence on, oldest first, the sequence to go on with, and how many before it have
+// from returns at most so many records from a sequence on, oldest first, the sequence to continue with, and how many before it have
 // left the ring.
 func (r *ring) from(sequence int64, most int) (out []*pb.DecisionRecord, next, skipped int64) {
 	end := r.next.Load()

@@ -286,7 +286,7 @@ func (c *commands) handOver(i inventory.Index) {
 		c.machines.announce(i)
 		return
 	}
-	if p.Expires == 0 { // a start that is held back or undone must not keep the machine for ever for a need that may go away
+	if p.Expires == 0 { // a start that is held back or undone must not keep the machine forever for a need that may go away
 		p.Expires = c.now + c.policy.DrainMargin*Second
 		inv.SetPromise(i, &p)
 	}

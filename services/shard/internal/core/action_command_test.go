@@ -321,7 +321,7 @@ func TestPauseOfOneKindWithAnEnd(t *testing.T) {
 	}
 }
 
-// SHARD-19.6: a pause that is set again for longer, shorter or for ever ends when the last order says.
+// SHARD-19.6: a pause that is set again for longer, shorter or forever ends when the last order says.
 func TestPauseThatIsSetAgainEndsWhenItSays(t *testing.T) {
 	for _, c := range []struct{ first, then, ends int64 }{{10 * Minute, 30 * Minute, 35 * Minute}, {30 * Minute, 10 * Minute, 15 * Minute}, {10 * Minute, 0, 0}} {
 		w := newWorld(t, nil, slotsOf(4)...)

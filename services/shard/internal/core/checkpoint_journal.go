@@ -53,7 +53,7 @@ func (c *recovery) useJournal(i inventory.Index, m inventory.Machine) {
 }
 
 // instructedBefore reports whether the process before instructed an operator to drain a machine and had not sent Drain yet. What
-// the operator does by that instruction goes on while this process knows nothing of it.
+// the operator does by that instruction continues while this process knows nothing of it.
 func (c *recovery) instructedBefore(e *JournalEntry, i inventory.Index) bool {
 	inv := c.world.Inventory
 	return e.Instruction != "" && (e.Kind == KindReclaim || e.Kind == KindPreempt) && inv.State(i) == inventory.Configured && inv.Cluster(i) == e.Cluster

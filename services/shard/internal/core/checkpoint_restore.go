@@ -49,7 +49,7 @@ func (c *Core) askCheckpoint(e CheckpointAsked) {
 }
 
 // checkpointIfSettled takes the checkpoint that waits, if it need not wait longer. The event of this step did nothing else, so a core made of the snapshot
-// goes on as this one does.
+// continues as this one does.
 func (c *Core) checkpointIfSettled() {
 	w := c.wanted
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// Snapshot is everything a core has to know to go on, in a canonical order: the checkpoint at the head of a segment of
+// Snapshot is everything a core has to know to continue, in a canonical order: the checkpoint at the head of a segment of
 // the decision log. What follows from it (the last plan, views, caches) is not in it; a core that gives or takes a
 // snapshot plans again in the same step, so both stand alike afterwards.
 type Snapshot struct {

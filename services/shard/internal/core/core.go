@@ -63,7 +63,7 @@ func New(policy *engine.Policy) *Core {
 func (c *Core) Step(at At, e Event) []Effect {
 	c.eff, c.rolled = c.eff[:0], 0
 	c.reconciler.reduced = reducer{}
-	if at.Mono > c.now { // a clock that went back is the shell's defect; history goes on where it was
+	if at.Mono > c.now { // a clock that went back is the shell's defect; history continues where it was
 		c.now = at.Mono
 	}
 	c.wall = at.Wall

@@ -95,7 +95,7 @@ func TestSlowCyclesLeaveHalfOfTheLoopToEvents(t *testing.T) {
 	}
 	quiet := w.c.Cycle()
 	w.run(25 * Second)
-	if n := w.c.Cycle() - quiet; n < 3 { // the one that was due, and --cycle-interval goes on after a slow one (SHARD-6.3)
+	if n := w.c.Cycle() - quiet; n < 3 { // the one that was due, and --cycle-interval continues after a slow one (SHARD-6.3)
 		t.Errorf("%d cycles in 25 s of rest", n)
 	}
 	if len(w.c.cycle.Rollups) != 0 {

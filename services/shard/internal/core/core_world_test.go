@@ -136,7 +136,7 @@ func (w *world) replay() {
 			captures, want = append(captures, c.freeze()), append(want, codec.Marshal(c.live().Snapshot()))
 		}
 	}
-	for i, x := range captures { // SHARD-28.3: the loop goes on before a checkpoint is written, which says how things were
+	for i, x := range captures { // SHARD-28.3: the loop continues before a checkpoint is written, which says how things were
 		if got := codec.Marshal(x.Snapshot()); !bytes.Equal(got, want[i]) {
 			w.t.Errorf("checkpoint %d changed while the core went on: %d bytes, it had %d", i, len(got), len(want[i]))
 		}

@@ -48,7 +48,7 @@ func (c *rollups) unread(cl *cluster) bool {
 	return cl.ReadFrom != 0 && slices.ContainsFunc(c.providers, func(p *provider) bool { return c.unreadAt(cl, p) })
 }
 
-// unreadAt is the same of one provider. One that does not answer must not keep a cluster waiting for ever.
+// unreadAt is the same of one provider. One that does not answer must not keep a cluster waiting forever.
 func (c *rollups) unreadAt(cl *cluster, p *provider) bool {
 	v := c.ctl.View
 	return v != nil && !v.OnlyShard && p.Read < cl.ReadFrom && c.now < cl.ReadUntil

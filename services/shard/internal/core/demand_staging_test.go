@@ -163,7 +163,7 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 	})
 }
 
-// SHARD-8.9, 28.3: a checkpoint waits for what is done in parts, and not for ever.
+// SHARD-8.9, 28.3: a checkpoint waits for what is done in parts, and not forever.
 func TestCheckpointWaitsForLargeRollups(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
 	w.connect("large")

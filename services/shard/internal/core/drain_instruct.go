@@ -309,7 +309,7 @@ func (c *draining) withholdUnjoined(o *operation) {
 }
 
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
-// sent. A peer that cannot receive a withdrawal has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
+// sent. A peer that cannot receive a withdrawal has cordoned for good: its operation waits for the ack and continues (SHARD-17.4).
 func (c *draining) cancelUnwanted(wanted map[string]bool) {
 	for _, o := range c.ops.ordered() {
 		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) {
@@ -356,7 +356,7 @@ func (c *draining) drainReported(e DrainReported) {
 		return
 	}
 	switch {
-	case e.State == drainDone && o.Acked: // else the ack, which is repeated until it comes, goes on
+	case e.State == drainDone && o.Acked: // else the ack, which is repeated until it comes, continues
 		c.drainNow(o, "")
 	case e.State == drainDeadlineExceeded && (o.Kind == KindPreempt || c.cfg.DrainForce):
 		c.drainNow(o, "the deadline of the drain has passed")

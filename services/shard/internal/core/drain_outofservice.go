@@ -25,7 +25,7 @@ func (o *OutOfService) String() string {
 	return why
 }
 
-// setOutOfService replaces what a cluster says of nodes that take no Pods. Such a machine is no supply for the Pods that
+// setOutOfService replaces what a cluster says of nodes that take no Pods. Such a machine is not supply for the Pods that
 // are elsewhere (SHARD-18.9).
 func (c *draining) setOutOfService(cl *cluster, list []OutOfService) {
 	inv := c.world.Inventory

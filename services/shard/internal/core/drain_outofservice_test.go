@@ -21,7 +21,7 @@ func (w *world) rollupWith(cluster string, cpus int64, hash string, out ...OutOf
 	return DispositionNone
 }
 
-// SHARD-18.9: a cordoned machine is no supply for Pods that are elsewhere and is kept by those on it; when they have left it is
+// SHARD-18.9: a cordoned machine is not supply for Pods that are elsewhere and is kept by those on it; when they have left it is
 // surplus, and when it serves again it counts again.
 func TestCordonedMachineIsNoSupply(t *testing.T) {
 	w := newWorld(t, nil, append(hostsOf(2, "red"), slotsOf(4)...)...)

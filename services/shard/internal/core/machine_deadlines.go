@@ -26,7 +26,7 @@ func (c *machines) stuckAfter(i inventory.Index) int64 {
 }
 
 // watch marks a machine that takes too long and asks about it every minute. A stuck promise must not hide unmet demand
-// for ever, so it stops counting as supply; when it arrives it is ordinary supply.
+// forever, so it stops counting as supply; when it arrives it is ordinary supply.
 func (c *machines) watch(id string) {
 	inv := c.world.Inventory
 	i, ok := inv.Find(id)

@@ -76,7 +76,7 @@ func (c *risks) hosted(i inventory.Index, was hosting) {
 	c.emit(Sample{Metric: MetricInterruptions, Label1: was.key.provider, Label2: was.key.class.String(), Value: 1})
 }
 
-// announced: the provider takes a host back. From here on it is no supply, so that its replacement is bought while it still serves.
+// announced: the provider takes a host back. From here on it is not supply, so that its replacement is bought while it still serves.
 func (c *risks) announced(i inventory.Index) {
 	inv := c.world.Inventory
 	inv.SetAnnounced(i, true)

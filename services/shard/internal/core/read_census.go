@@ -16,7 +16,7 @@ func WithheldReasons() []string {
 	return out
 }
 
-// Count adds at most n machines from a position on and returns the position to go on from, or -1 at the end. The first
+// Count adds at most n machines from a position on and returns the position to continue from, or -1 at the end. The first
 // position is 0.
 func (c *reader) Count(s *Census, from, n int) (next int) {
 	if s.Machines == nil {

@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// WIRE-9.4: a plan that came to the same end again is no change for readers. Starts that a pause holds back are planned again each time.
+// WIRE-9.4: a plan that came to the same end again is not a change for readers. Starts that a pause holds back are planned again each time.
 func TestSamePlanIsNoChange(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Paused = true }, slotsOf(8)...)
 	w.connect("red")

@@ -31,7 +31,7 @@ func (c *publisher) hintsDue() {
 	}
 }
 
-// restOfHints is the subject of the deadline at which hintsDue goes on. It is no reason for a cycle: with 5,000 clusters
+// restOfHints is the subject of the deadline at which hintsDue continues. It is no reason for a cycle: with 5,000 clusters
 // there are 25 such steps in each interval.
 const restOfHints = "rest"
 

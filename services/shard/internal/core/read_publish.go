@@ -175,7 +175,7 @@ func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedR
 	return n
 }
 
-// says reports whether readers see the same in both blocks. A plan that came to the same end again is no change for them (WIRE-9.4). That a
+// says reports whether readers see the same in both blocks. A plan that came to the same end again is not a change for them (WIRE-9.4). That a
 // row grew older is none either.
 func (b *NeedBlock) says(old *NeedBlock) bool {
 	return old != nil && b.HeldBack == old.HeldBack && b.HeldSince == old.HeldSince && slices.Equal(b.Places, old.Places) &&

@@ -267,8 +267,8 @@ func (c *publisher) statusDue() {
 // statusPart is how many rows of one cluster are looked at in one step: each takes microseconds, and others wait for all of them.
 const statusPart = 1024
 
-// stateNeeds looks at the next rows of a block, and returns when to go on, or 0. A block that replaces one before all rows were
-// looked at goes on at the same place, so that the last rows have their turn.
+// stateNeeds looks at the next rows of a block, and returns when to continue, or 0. A block that replaces one before all rows were
+// looked at continues at the same place, so that the last rows have their turn.
 func (c *publisher) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
 	if cl.stated != b || cl.statusLeft == 0 {
 		cl.stated, cl.statusWaits, cl.statusLeft = b, false, len(b.Rows)

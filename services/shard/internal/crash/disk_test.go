@@ -33,7 +33,7 @@ func (s *shard) full(t *testing.T, on bool) {
 }
 
 // Scenario 70, SHARD-28.4, 5.4: while the disk takes nothing, machines are still bought and configured; an order that must
-// survive is refused, a pause holds and says that it will not survive; when there is room again the log goes on with a
+// survive is refused, a pause holds and says that it will not survive; when there is room again the log continues with a
 // checkpoint behind a marked gap, and replays.
 func TestDiskFullWhileRunning(t *testing.T) {
 	dir := dataDir(t)

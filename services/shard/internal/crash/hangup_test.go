@@ -10,7 +10,7 @@ import (
 	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
 )
 
-// SHARD-28.8: the program reopens its audit log at a SIGHUP, as log rotation asks for, and goes on running: nothing that was
+// SHARD-28.8: the program reopens its audit log at a SIGHUP, as log rotation asks for, and continues running: nothing that was
 // written to the old file is lost, and what comes after is in the new one.
 func TestHangupOpensTheAuditLogAgain(t *testing.T) {
 	p := NewProvider(Slot("m1", 1, "4", "16Gi")).Serve(t)

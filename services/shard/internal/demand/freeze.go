@@ -33,7 +33,7 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 	t.forms, t.rules = map[string]*Form{}, map[string]*rules{}
 	copies := map[*Form]*Form{}
 	var own func(f *Form) *Form
-	own = func(f *Form) *Form { // counts are the live table's, which goes on counting: they are counted again
+	own = func(f *Form) *Form { // counts are the live table's, which continues counting: they are counted again
 		g := copies[f]
 		if g == nil {
 			g = &Form{Profile: f.Profile, Fingerprint: f.Fingerprint, ID: f.ID, Same: f.Same, Match: f.Match}

@@ -65,7 +65,7 @@ func TestTakeGrowsWhateverIsStored(t *testing.T) {
 	}
 }
 
-// SHARD-20.3: content that is no number stops the start, and the message names the remedy.
+// SHARD-20.3: content that is not a number stops the start, and the message names the remedy.
 func TestUnreadableFileNeedsAFloor(t *testing.T) {
 	for _, content := range []string{"", "abc", "12x", "-1", "99999999999999999999", "12 crc32c=", "12 crc32c=00000000\n"} {
 		dir := t.TempDir()

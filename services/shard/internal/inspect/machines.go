@@ -82,7 +82,7 @@ func (s *Server) run(ctx context.Context, l *listing) error {
 	return nil
 }
 
-// visit goes on for as long as one visit may take, and says whether there are more machines to look at.
+// visit continues for as long as one visit may take, and says whether there are more machines to look at.
 func (l *listing) visit(s *Server, c *core.Core, counts bool) (more bool) {
 	if l.out.FirstCycle == 0 {
 		l.out.FirstCycle = c.Cycle()
@@ -96,7 +96,7 @@ func (l *listing) visit(s *Server, c *core.Core, counts bool) (more bool) {
 	}
 }
 
-// look goes on by visitRows, or until stop where machines have to be described.
+// look continues by visitRows, or until stop where machines have to be described.
 func (l *listing) look(s *Server, c *core.Core, counts bool, stop time.Time) (more bool) {
 	view := s.cfg.View()
 	all, described, most := !l.exact(), 0, visitRows

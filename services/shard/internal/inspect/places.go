@@ -72,7 +72,7 @@ func (p *places) take(ctx context.Context) (free func(), err error) {
 // writePart is how much of an answer one write deadline covers.
 const writePart = 256 << 10
 
-// Paced ends an answer of which the caller takes nothing for so long. A slow caller that goes on reading is served.
+// Paced ends an answer of which the caller takes nothing for so long. A slow caller that continues reading is served.
 func Paced(next http.Handler, patience time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), patience}, r)

@@ -38,7 +38,7 @@ const (
 func (r *Row) State() State { return State(r.flags & stateBits) }
 
 // Seen is the state as the engine sees it: Failed if the machine is stuck, stalled or out of service, Draining if nothing can stop its drain. A host that its
-// provider takes back is no supply either: Draining while it serves, Deleting while it does not.
+// provider takes back is not supply either: Draining while it serves, Deleting while it does not.
 func (r *Row) Seen() State {
 	s := State(r.flags & stateBits)
 	switch {

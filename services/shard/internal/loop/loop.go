@@ -8,7 +8,7 @@
 // Pages of provider lists are the bulk of all work: at most one of them goes between two other waiting events.
 //
 // The package knows nothing about what the events mean and judges no effect. A panic in Step is fatal: OnPanic records
-// the event, then the panic goes on. Start at New and Loop.Run. Tests cite SHARD-4 and SHARD-3.7.
+// the event, then the panic continues. Start at New and Loop.Run. Tests cite SHARD-4 and SHARD-3.7.
 package loop
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	Apply func(core.At, core.Event, []core.Effect)
 	// Arm returns the moment (Mono) at which the core next wants a Tick; called after each step. Required.
 	Arm func() (mono int64, ok bool)
-	// OnPanic is called with the event whose Step panicked, before the panic goes on. May be nil.
+	// OnPanic is called with the event whose Step panicked, before the panic continues. May be nil.
 	OnPanic func(core.At, core.Event, any)
 	// Observe is called after each step with how long it took. May be nil.
 	Observe func(core.Event, time.Duration)

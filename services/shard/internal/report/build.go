@@ -96,7 +96,7 @@ func (r *Reporter) linksDue(now []*pb.ClusterLink) bool {
 	return true
 }
 
-// sameLink reports whether a cluster stands as it was last reported. That its roll-up grew older is no change.
+// sameLink reports whether a cluster stands as it was last reported. That its roll-up grew older is not a change.
 func sameLink(a, b *pb.ClusterLink) bool {
 	return a.ClusterId == b.ClusterId && a.LiveSession == b.LiveSession && a.BoundMachines == b.BoundMachines && a.Quarantined == b.Quarantined
 }

@@ -33,7 +33,7 @@ func TestAcksWaitInFrontAndAreBounded(t *testing.T) {
 }
 
 // COORD-10.2: the list of clusters is in the report after a change, in every sixth one, and again after a report that did
-// not arrive. That a roll-up grew older is no change.
+// not arrive. That a roll-up grew older is not a change.
 func TestClustersAreReportedAfterAChange(t *testing.T) {
 	r := &Reporter{cfg: Config{OnDropped: func(int) {}}}
 	next := func(links ...*pb.ClusterLink) bool {

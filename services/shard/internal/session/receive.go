@@ -62,7 +62,7 @@ func (h *Handler) sized(f *Received) error {
 	return rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("a frame has %d bytes; at most %d are accepted of one without roll-up or boot data", len(f.raw), frameBytesMax))
 }
 
-// errFrame ends the session of a peer that sends what is no frame.
+// errFrame ends the session of a peer that sends what is not a frame.
 func errFrame(err error) error {
 	return rpc.NewError(connect.CodeInvalidArgument, "a frame is not an OperatorMessage: "+err.Error())
 }

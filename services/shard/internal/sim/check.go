@@ -24,7 +24,7 @@ type checker struct {
 	acked    map[string]bool        // instructions whose ack the process received
 	reports  map[string]bool        // instructions whose operator reports its drains
 	features map[string][]string    // of each session, as the process received them
-	emptied  map[string]bool        // instructions that may go on to their Drain: done, or nothing to wait for
+	emptied  map[string]bool        // instructions that may continue to their Drain: done, or nothing to wait for
 	instr    map[string]string      // last instruction, by machine
 	listed   map[string]int64       // last good List, by provider (virtual time)
 	stuck    map[string]bool

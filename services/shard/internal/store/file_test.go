@@ -85,7 +85,7 @@ func TestEveryFlippedBitOfTheFile(t *testing.T) {
 	}
 }
 
-// SHARD-5.4: a file that a crash cut off holds every batch that was acknowledged, and goes on.
+// SHARD-5.4: a file that a crash cut off holds every batch that was acknowledged, and continues.
 func TestCutOffFile(t *testing.T) {
 	dir, want, whole := written(t)
 	path := filepath.Join(dir, FileName)

@@ -10,7 +10,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ENG-21.11: a table knows exactly the strings that have users, each under one number, whatever came and went; and so do a
-// clone and a frozen copy, which stay as they were when the original goes on.
+// clone and a frozen copy, which stay as they were when the original continues.
 func TestSpaceAgainstCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewSpace()

@@ -138,7 +138,7 @@ func (w *waste) judge() {
 	w.Asked, w.Bought = words(w.asked), words(w.bought)
 }
 
-// plus adds resources to a sum. What is no quantity was refused where it entered.
+// plus adds resources to a sum. What is not a quantity was refused where it entered.
 func plus(sum map[string]int64, resources map[string]string) {
 	for name, text := range resources {
 		if milli, err := quantity.Parse(text, quantity.Down); err == nil {

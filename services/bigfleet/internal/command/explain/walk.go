@@ -259,7 +259,7 @@ func (w *walk) node(ctx context.Context, s subject.Subject) error {
 	if err != nil {
 		return app.KubeError("reading the Node", err)
 	}
-	id := n.Annotations[machineLabel] // the whole id, where it is no legal label
+	id := n.Annotations[machineLabel] // the whole id, where it is not a legal label
 	if id == "" {
 		id = n.Labels[machineLabel]
 	}

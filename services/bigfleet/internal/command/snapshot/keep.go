@@ -18,7 +18,7 @@ type saved struct {
 }
 
 // keepNewest deletes the oldest archives of a group beside path until keep are left, path among them, and returns how many
-// there are and how many went. A file that is no archive, or one of another group, is not touched: it is somebody else's.
+// there are and how many went. A file that is not an archive, or one of another group, is not touched: it is somebody else's.
 func keepNewest(path string, keep int, of archive.Meta) (kept, deleted int, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/archive"
 )
 
-// COORD-15.4: the newest archives of a group stay, the one just written among them whatever its clock says; what is no archive,
+// COORD-15.4: the newest archives of a group stay, the one just written among them whatever its clock says; what is not an archive,
 // or one of another group, is never deleted.
 func TestKeepNewest(t *testing.T) {
 	dir := t.TempDir()

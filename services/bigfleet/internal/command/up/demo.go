@@ -95,7 +95,7 @@ func play(ctx context.Context, a *app.App, at, story string, args []string) erro
 	return follow(ctx, a, answer.Body)
 }
 
-// follow shows a story as it goes on, and its numbers at the end.
+// follow shows a story as it continues, and its numbers at the end.
 func follow(ctx context.Context, a *app.App, body io.Reader) error {
 	lines := json.NewDecoder(body)
 	for {

@@ -89,7 +89,7 @@ func run(ctx context.Context, a *app.App, client bool) error {
 	return failed
 }
 
-// ask asks every replica of the coordinator and every shard; one replica that is away is no failure.
+// ask asks every replica of the coordinator and every shard; one replica that is away is not a failure.
 func ask(ctx context.Context, a *app.App) (out []server, failed error) {
 	f, shards, failed := a.Shards(ctx)
 	if f == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 )
 
-// fault reads one file; a missing one is no fault.
+// fault reads one file; a missing one is not a fault.
 func fault(name string) time.Duration {
 	text, err := os.ReadFile(filepath.Join(os.Getenv("BIGFLEET_FAULTS"), name))
 	if err != nil {
