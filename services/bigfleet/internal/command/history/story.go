@@ -124,16 +124,6 @@ var happened = map[pb.RecordType]string{
 	pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE: "Changed without an action of BigFleet", pb.RecordType_RECORD_TYPE_INTERRUPTION: "Interruption",
 }
 
-// NodeOf is the last name of a machine's Node in records, newest first.
-func NodeOf(records []*pb.DecisionRecord) string {
-	for _, r := range records {
-		if n := r.GetNodeName(); n != "" {
-			return n
-		}
-	}
-	return ""
-}
-
 // name is what -o name prints of a record.
 func name(r *pb.DecisionRecord) string {
 	return fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence())
