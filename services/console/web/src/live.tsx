@@ -4,7 +4,7 @@ import { ageOf, said } from "./api";
 
 export type Flow<T> = { value: T | undefined; at: number; lost: string; since: number };
 
-/** A console says something at least every five seconds. A connection that brings nothing for so long is dead, though nobody closed it. */
+/** A console says something at least every five seconds. A connection that brings nothing for so long is dead, though neither side closed it. */
 const silence = 15_000;
 
 /**

@@ -7,7 +7,7 @@ import { useAnswer } from "../live";
 import { event, once } from "../records";
 import { AcceptOrder, BackoffOrder, PauseOrder } from "../orders/orders";
 import { link } from "../url";
-import { Sheet } from "./drawer";
+import { Sheet } from "./sheet";
 
 export function ClusterDrawer({ shardId, id }: { shardId: string; id: string }) {
   const answer = useAnswer((s) => shard.listClusters({ clusterId: id }, at(shardId, s)), [shardId, id], 3000);

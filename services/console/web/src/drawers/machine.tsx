@@ -10,7 +10,7 @@ import { useFlow, useNow } from "../live";
 import { event, once } from "../records";
 import { RetryOrder } from "../orders/orders";
 import { open, opened } from "../url";
-import { Sheet } from "./drawer";
+import { Sheet } from "./sheet";
 
 type State = { machine: GetMachineResponse | undefined; records: DecisionRecord[] };
 

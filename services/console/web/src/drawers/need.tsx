@@ -7,7 +7,7 @@ import { amounts, clock, count, dollars, gangName, quote, requirement, since, st
 import { useAnswer } from "../live";
 import { event } from "../records";
 import { momentOf, open, opened, useQuery } from "../url";
-import { Sheet } from "./drawer";
+import { Sheet } from "./sheet";
 
 function RequestedBy({ of, cluster, row }: { of: GetRequestersResponse; cluster: string; row: string }) {
   if (of.requesters.length === 0) return <span class="dim">No CapacityRequest of the cluster counts in it now.</span>;

@@ -5,7 +5,7 @@ import { Ask, Bar, Section, Sentence, Shown, Timeline } from "../design/parts";
 import { clock, ms, quote, span, type Tone } from "../format";
 import { useAnswer } from "../live";
 import { open, opened } from "../url";
-import { Sheet } from "./drawer";
+import { Sheet } from "./sheet";
 
 const tones: Tone[] = ["idle", "idle", "held", "way", "way", "met", "met", "met"];
 

@@ -5,7 +5,7 @@ import { useFleet } from "../fleet";
 import { byState, capacityName, clock, count, dollars, plainName, since, span, stateNumber, stateTone } from "../format";
 import { BackoffOrder, PauseOrder, ResumeOrder } from "../orders/orders";
 import { link, open, opened } from "../url";
-import { Sheet } from "./drawer";
+import { Sheet } from "./sheet";
 
 export function ShardDrawer({ id }: { id: string }) {
   const flow = useFleet();

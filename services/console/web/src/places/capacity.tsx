@@ -1,4 +1,4 @@
-// Capacity: what there is of each type in each zone, what is out of stock, and what clusters are told that they can get.
+// Capacity: what there is of each type in each zone, what is out of stock, and what capacity is announced to clusters.
 import type { CapacityHint, PoolStatus } from "@bigfleet/api/v1alpha1/shardread";
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
@@ -140,7 +140,7 @@ function Hints({ ids }: { ids: string[] }) {
   const hints = useAnswer((s) => each(ids, (id) => shard.listHints({ pageSize: 500 }, at(id, s))), [ids.join()], 5000);
   return (
     <Section
-      title="What clusters are told that they can get"
+      title="Capacity that is announced to clusters"
       end={<Ask rpc="ShardRead/ListHints" target={ids[0]} cli="bigfleet get hints" />}
     >
       <Shown

@@ -85,7 +85,7 @@ export function Coordinator() {
         </Shown>
       </Section>
       <Section title="Orders, newest first" end={<Ask rpc="CoordinatorAdmin/ListAudit" cli="bigfleet get audit" />}>
-        <Shown of={audit} empty={(a) => a.records.length === 0 && <Empty>Nobody has given an order yet.</Empty>}>
+        <Shown of={audit} empty={(a) => a.records.length === 0 && <Empty>No order has been given yet.</Empty>}>
           {(a) => (
             <Table
               label="Orders"

@@ -16,7 +16,7 @@ export function Settings() {
           {(s) => (
             <Facts
               of={[
-                ["You", s.user || "unknown: this console asks nobody for a name"],
+                ["You", s.user || "unknown: this console does not ask users for a name"],
                 [
                   "Orders",
                   s.writesAllowed
