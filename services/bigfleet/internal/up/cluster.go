@@ -139,7 +139,7 @@ func (w *World) addAgents(g *process.Group, c *Cluster, i int) error {
 	c.operator = &role{name: "operator of " + c.ID(), run: w.equipped("operator-"+c.ID(), operators, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
 		return operator.Run(ctx, operator.Config{
 			ClusterID: c.ID(), ShardAddr: shardAddr, REST: rest.CopyConfig(c.rest), Telemetry: tel, Ops: ops,
-			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub, DemandHold: w.pace(demandHold),
+			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub, DemandHold: w.pace(demandHold), RollupInterval: w.pace(rollupEvery),
 		})
 	})}
 	g.Add(process.Component{Name: "podcontroller-" + c.ID(), Kind: process.Restarts, Run: controller})

@@ -25,10 +25,12 @@ import (
 
 const (
 	coordinatorID  = "coordinator-0"
-	heartbeat      = time.Second     // of the shard's reports; people look
-	shutdownGrace  = time.Second     // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
-	releaseDelay   = 5 * time.Second // short, so that a story shows what it tells; a shard waits 3 minutes by default
-	demandHold     = 5 * time.Second // short for the same reason; an operator holds demand for 3 minutes by default
+	heartbeat      = time.Second      // of the shard's reports; people look
+	shutdownGrace  = time.Second      // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
+	releaseDelay   = 5 * time.Second  // short, so that a story shows what it tells; a shard waits 3 minutes by default
+	demandHold     = 5 * time.Second  // short for the same reason; an operator holds demand for 3 minutes by default
+	rollupEvery    = 10 * time.Second // an operator's repetition of its demand, with which holds end: its default
+	reclaimWindow  = 10 * time.Second // in which a cluster gives one of a few machines: what a shard takes by default
 	handoverWait   = 5 * time.Second
 	listEvery      = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
 	rebalanceEvery = 2 * time.Second // of the coordinator's looks for machines to move; 15 s by default

@@ -73,7 +73,7 @@ func (w *World) addShards(g *process.Group) error {
 			return shard.Run(ctx, shard.Config{
 				ID: s.id, DataDir: dir, Listen: s.listen, Listener: l, Telemetry: tel, Ops: ops, ShutdownGrace: shutdownGrace,
 				Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat, ReconcileInterval: w.pace(listEvery),
-				ReleaseDelay: w.pace(releaseDelay), ReleaseDelayEmpty: w.pace(releaseDelay), SessionHandoverWait: handoverWait,
+				ReleaseDelay: w.pace(releaseDelay), ReleaseDelayEmpty: w.pace(releaseDelay), ReclaimCapWindow: w.pace(reclaimWindow), SessionHandoverWait: handoverWait,
 			})
 		})
 		w.shards = append(w.shards, s)
