@@ -27,7 +27,9 @@ func (c *needLedger) publishHeadroom(name string) bool {
 		keep.Value = codec.Marshal(KeptRoom{Cluster: name, Rows: rows})
 	}
 	c.emit(keep)
-	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return c.sharing.Headroom(name, n.RowKey()) })
+	room := c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return c.sharing.Headroom(name, n.RowKey()) })
+	own := c.world.Demand.SetOwn(name, func(n *demand.Need) int64 { return c.sharing.Own(name, n.RowKey()) })
+	return room || own
 }
 
 // learn takes what a cluster has learnt of its Nodes, and reports whether that is new.

@@ -11,6 +11,7 @@ type Saved struct {
 	Hold     Hold  `n:"3"`
 	Unplaced bool  `n:"4"`
 	Room     int64 `n:"5"`
+	Own      int64 `n:"6"`
 }
 
 // Save lists the rows of a cluster in allocation order, with what the core said about each, and the overhead of its nodes.
@@ -25,6 +26,9 @@ func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity
 		rows = append(rows, Saved{Row: Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(dims),
 			MinUnit: n.MinUnit.Quantities(dims), RowID: n.RowID, Fingerprint: n.Form.Fingerprint}, Arrival: n.Arrival, Hold: c.Holds[i],
 			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.HeadroomOf(i)})
+		if i < len(c.Own) {
+			rows[i].Own = c.Own[i]
+		}
 	}
 	return rows, c.Overhead.Quantities(dims)
 }
@@ -49,5 +53,6 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	t.SetHolds(cluster, func(n *Need) Hold { return saved[n.RowKey()].Hold })
 	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })
 	t.SetHeadroom(cluster, func(n *Need) int64 { return saved[n.RowKey()].Room })
+	t.SetOwn(cluster, func(n *Need) int64 { return saved[n.RowKey()].Own })
 	t.touch(c)
 }

@@ -18,6 +18,7 @@ type Cluster struct {
 	Holds    []Hold  // of each Need; replaced as a whole
 	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
 	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16), or less, if negative (ENG-11.18); replaced as a whole
+	Own      []int64 // of each Need, or nil: units that its own machines shall hold if it has headroom, or 0: not known (ENG-11.16); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -125,7 +126,7 @@ func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity,
 	before := c.Needs
 	c.Overhead.Release(t.space.Dimensions)
 	t.rows += len(needs) - len(c.Needs)
-	c.Unplaced, c.Headroom = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom)
+	c.Unplaced, c.Headroom, c.Own = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom), carry(c, needs, c.Own)
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
 	t.discard(before) // after the new rows were counted, so that what stays is never forgotten in between
 	if did.Changed {
@@ -274,25 +275,45 @@ func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
 // place Pods on what covers them (ENG-11.16), or below that, because their Pods run on machines of other Needs (ENG-11.18: negative);
 // f is asked for each one.
 func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
+	return t.setUnits(cluster, f, func(c *Cluster) *[]int64 { return &c.Headroom })
+}
+
+// SetOwn sets how many min units the own machines of Needs with headroom shall hold: no share stands for those of them that they do not hold
+// yet (ENG-11.16). 0 is not known.
+func (t *Table) SetOwn(cluster string, f func(n *Need) int64) bool {
+	return t.setUnits(cluster, f, func(c *Cluster) *[]int64 { return &c.Own })
+}
+
+func (t *Table) setUnits(cluster string, f func(n *Need) int64, of func(c *Cluster) *[]int64) bool {
 	c := t.clusters[cluster]
 	if c == nil {
 		return false
 	}
-	var headroom []int64
+	var list []int64
 	for i := range c.Needs {
 		if units := f(&c.Needs[i]); units != 0 {
-			if headroom == nil {
-				headroom = make([]int64, len(c.Needs))
+			if list == nil {
+				list = make([]int64, len(c.Needs))
 			}
-			headroom[i] = units
+			list[i] = units
 		}
 	}
-	if slices.Equal(headroom, c.Headroom) {
+	if slices.Equal(list, *of(c)) {
 		return false
 	}
-	c.Headroom = headroom
+	*of(c) = list
 	t.touch(c)
 	return true
+}
+
+// ReservedOf is how many units of what the Need at a position lacks shares do not serve: those of its headroom that its own machines do not
+// hold yet, of which they hold so many units.
+func (c *Cluster) ReservedOf(i int, held int64) int64 {
+	room := max(0, c.HeadroomOf(i))
+	if i < 0 || i >= len(c.Own) || c.Own[i] == 0 {
+		return room
+	}
+	return max(0, min(room, c.Own[i]-held))
 }
 
 // HeadroomOf is the headroom of the Need at a position; negative if so many of its units are served by machines of other Needs.

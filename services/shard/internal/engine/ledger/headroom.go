@@ -38,6 +38,7 @@ type rowHeadroom struct {
 	pods  int64 // it was given for
 	total int64 // units that the row shall have in all
 	units int64 // of it beyond what the row asks for now
+	own   int64 // units that its own machines shall hold: what they held when it grew, and what it was given; 0 is not known
 
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
@@ -140,13 +141,24 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			if x.helped || asked > r.asked {
 				r.times = 0
 			}
-			r.pods, r.total = r.pods+more, unitsCounted(w, b, int32(i))+more
+			counted := unitsCounted(w, b, int32(i))
+			r.pods, r.total, r.own = r.pods+more, counted+more, max(0, counted-unitsShared(b, int32(i)))+more
 			r.grown, r.asked, r.times = now, max(r.asked, asked), r.times+1
 			x.rows[k], grew = r.of(asked), true
 		}
 	}
 	x.fruitless += again
 	return grew
+}
+
+// unitsShared is how many units of a need are shares.
+func unitsShared(b *engine.Block, row int32) (units int64) {
+	for _, s := range b.Shares {
+		if s.Row == row {
+			units = resource.AddSat(units, s.Units)
+		}
+	}
+	return units
 }
 
 // unitsCounted is how many units of a need its claims and shares hold.
@@ -258,6 +270,14 @@ func (s *Sharing) Headroom(cluster string, row demand.RowKey) int64 {
 	return 0
 }
 
+// Own is how many units the own machines of a row shall hold, or 0. The core passes it to demand.Table.SetOwn.
+func (s *Sharing) Own(cluster string, row demand.RowKey) int64 {
+	if e := s.clusters[cluster]; e != nil {
+		return e.headroom.rows[row].own
+	}
+	return 0
+}
+
 // WithHeadroom lists the clusters with rows whose Headroom is not zero, ascending.
 func (s *Sharing) WithHeadroom() (out []string) {
 	for c, e := range s.clusters {
@@ -278,12 +298,13 @@ type HeadroomEntry struct {
 	Grown int64         `n:"5"`
 	Asked int64         `n:"6"`
 	Times int32         `n:"7"`
+	Own   int64         `n:"8"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
-	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times}
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own}
 }
 
 func (x HeadroomEntry) headroom() rowHeadroom {
-	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times}
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own}
 }

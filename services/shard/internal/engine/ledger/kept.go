@@ -20,6 +20,7 @@ type KeptRow struct {
 	Pods  int64         `n:"4"` // that it got headroom for
 	Total int64         `n:"5"` // units that it shall have in all
 	Asked int64         `n:"6"` // the most that it asked for when headroom grew
+	Own   int64         `n:"7"` // units that its own machines shall hold
 }
 
 func (r *KeptRow) size() int64 { return r.Units + r.Pods }
@@ -45,7 +46,7 @@ func (s *Sharing) Kept(cluster string) (rows []KeptRow) {
 	}
 	for k, x := range e.headroom.rows {
 		r := row(k)
-		r.Pods, r.Total, r.Asked = x.pods, x.total, x.asked
+		r.Pods, r.Total, r.Asked, r.Own = x.pods, x.total, x.asked, x.own
 	}
 	if len(rows) > KeptRowsMax {
 		slices.SortFunc(rows, func(a, b KeptRow) int { return cmp.Or(cmp.Compare(b.size(), a.size()), compareRowKeys(a.Row, b.Row)) })
@@ -76,7 +77,7 @@ func (e *sharingEntry) adopt(now int64) {
 			if e.headroom.rows == nil {
 				e.headroom.rows = map[demand.RowKey]rowHeadroom{}
 			}
-			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, asked: r.Asked, grown: now, times: 1}
+			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, asked: r.Asked, own: max(0, r.Own), grown: now, times: 1}
 			e.headroom.grown = []int64{now}
 		}
 	}

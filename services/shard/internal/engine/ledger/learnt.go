@@ -26,7 +26,7 @@ func (s *Sharing) Learn(w *engine.World, b *engine.Block, learn func() bool) (le
 		if !had || lost <= 0 {
 			continue
 		}
-		r.total, r.pods, changed = r.total-lost, max(0, r.pods-lost), true
+		r.total, r.pods, r.own, changed = r.total-lost, max(0, r.pods-lost), max(0, r.own-lost), true
 		if rows[k] = r.of(unitsOf(n)); r.pods == 0 {
 			delete(rows, k)
 		}

@@ -74,10 +74,17 @@ func (al *allocator) allocateNeed(cl *clusterState, w *needState) bool {
 		}
 	} else {
 		unclaimed, shares := cl.unclaimedCount, len(cl.shares)
-		if unclaimed > 0 {
-			cl.claimUnclaimed(w, nil)
+		for missing := int64(-1); ; {
+			if unclaimed > 0 {
+				cl.claimUnclaimed(w, nil)
+			}
+			(&sharing{al.plan, cl, al.x}).run(w, func(*machineState) bool { return true })
+			now := unitsFor(cl.rest(w), cl.unit(w))
+			if w.bits&wSpread == 0 || now == 0 || now == missing {
+				break
+			}
+			missing = now // a share may let a machine count (ENG-13.9)
 		}
-		(&sharing{al.plan, cl, al.x}).run(w, func(*machineState) bool { return true })
 		if !cl.short(w) {
 			return true
 		}

@@ -80,11 +80,12 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 		return
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
+	reserved := sh.reserved(w)
 	for again := true; again; {
 		again = false
 		for i := range x.offers {
 			o := &x.offers[i]
-			missing := sh.unitsMissing(w) - max(0, cl.headroomOf(w))
+			missing := sh.unitsMissing(w) - reserved
 			if missing <= 0 {
 				return
 			}
@@ -115,8 +116,21 @@ func (sh *sharing) offers(w *needState, g *donor, keep func(l *machineState) boo
 	}
 }
 
-// headroomOf is how many of the units of w are beyond what it asks for. No share serves them: that Pods found no room on what was
-// counted is why they are there (ENG-11.16).
+// reserved is how many units that w lacks are for machines of its own. No share serves what they do not hold of its headroom: that Pods found
+// no room on what was counted is why it is there (ENG-11.16).
+func (sh *sharing) reserved(w *needState) int64 {
+	cl := sh.cl
+	if cl.headroomOf(w) <= 0 {
+		return 0
+	}
+	held := unitsFor(cl.aggregate(w), cl.unit(w)) - sh.unitsMissing(w)
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		held -= cl.shares[i].units
+	}
+	return cl.d.ReservedOf(int(w.row), held)
+}
+
+// headroomOf is how many of the units of w are beyond what it asks for.
 func (cl *clusterState) headroomOf(w *needState) int64 {
 	if w.bits&wFolded != 0 {
 		return 0
@@ -125,13 +139,13 @@ func (cl *clusterState) headroomOf(w *needState) int64 {
 }
 
 // unitsMissing is how many whole units the residual of w still needs.
-func (sh *sharing) unitsMissing(w *needState) int64 {
-	cl := sh.cl
-	n := int64(0)
-	rest := cl.rest(w)
-	for j, u := range cl.unit(w) {
-		if u > 0 && rest[j] > 0 {
-			n = max(n, (rest[j]-1)/u+1)
+func (sh *sharing) unitsMissing(w *needState) int64 { return unitsFor(sh.cl.rest(w), sh.cl.unit(w)) }
+
+// unitsFor is how many units are an amount, rounded up in its largest dimension.
+func unitsFor(amount, unit []int64) (n int64) {
+	for j, u := range unit {
+		if u > 0 && amount[j] > 0 {
+			n = max(n, (amount[j]-1)/u+1)
 		}
 	}
 	return n

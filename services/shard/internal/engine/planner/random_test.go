@@ -462,6 +462,7 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 			return units
 		}
 	})
+	w.Demand.SetOwn(c.name, func(n *demand.Need) int64 { return n.Arrival }) // a few units, or not known
 }
 
 // drawContents draws what the node of a machine holds.

@@ -43,6 +43,7 @@ func (r *room) plan(at int64, row string) int64 {
 	result := planner.Plan(engine.Input{World: r.w})
 	if _, changed := r.sharing.Observe(r.w, result, r.policy); len(changed) > 0 {
 		r.w.Demand.SetHeadroom("red", func(n *demand.Need) int64 { return r.sharing.Headroom("red", n.RowKey()) })
+		r.w.Demand.SetOwn("red", func(n *demand.Need) int64 { return r.sharing.Own("red", n.RowKey()) })
 	}
 	for _, n := range r.w.Demand.Cluster("red").Needs {
 		if n.RowID == "red/"+row {
@@ -347,5 +348,40 @@ func TestRoomOfAGangIsInItsDomain(t *testing.T) {
 				t.Errorf("acts on %q, want %q", got, c.buys)
 			}
 		})
+	}
+}
+
+// ENG-11.16: room is bought once. Of a row that has shares, what its new machines hold stands for the room, and the shares go on serving the
+// rest.
+func TestRoomBesideSharesIsBoughtOnce(t *testing.T) {
+	r := newRoom(`
+		cluster red reports
+		need red/large cpu=3 unit=cpu:3
+		need red/small cpu=3 unit=cpu:1
+		machine m1 configured=red for=large cpu=8 node=ready
+		machine m2 cpu=1 price=1 speculative
+		machine m3 cpu=1 price=1 speculative
+		machine m4 cpu=1 price=1 speculative`)
+	r.plan(1000, "small")
+	r.report(map[string]int64{"small": 1})
+	if got := r.plan(1000, "small"); got != 1 {
+		t.Fatalf("room for %d Pods, want 1", got)
+	}
+	for at := int64(1001); at < 1004; at++ {
+		r.w.Inventory.Advance(at * engine.Second)
+		var buys []string
+		for _, a := range planner.Plan(engine.Input{World: r.w}).Actions {
+			buys = append(buys, r.w.Inventory.ID(a.Machine))
+		}
+		want := ""
+		if at == 1001 {
+			want = "m2"
+		}
+		if strings.Join(buys, " ") != want {
+			t.Fatalf("at %d s the plan acts on %v, want %q", at, buys, want)
+		}
+		for _, id := range buys {
+			r.lines("machine " + id + " configured=red for=small node=ready")
+		}
 	}
 }

@@ -25,8 +25,15 @@ func (n acquisition) allocate() {
 				continue
 			}
 		} else {
-			n.claimWhileShort(d, n.bound(d.Cluster, func(m *Machine) bool { return m.claim == nil && n.Usable(d, m) }))
-			n.share(d, func(m *Machine) bool { return true })
+			for missing := int64(-1); ; {
+				n.claimWhileShort(d, n.bound(d.Cluster, func(m *Machine) bool { return m.claim == nil && n.Usable(d, m) }))
+				n.share(d, func(m *Machine) bool { return true })
+				now := d.unitsFor(n.residual(d))
+				if d.Spread == nil || now == 0 || now == missing {
+					break
+				}
+				missing = now // a share may let a machine count (ENG-13.9)
+			}
 			n.claimWhileShort(d, n.unclaimedInFlight(d))
 		}
 		if !n.canStart(d) {

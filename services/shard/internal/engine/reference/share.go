@@ -140,6 +140,27 @@ func sharedOn(d *Need, m *Machine) (k int64) {
 	return k
 }
 
+// unitsFor is how many units of d are an amount, rounded up in its largest dimension.
+func (d *Need) unitsFor(amount resource.Vector) (k int64) {
+	for i := range d.MinUnit.Len() {
+		r, u := amount.Get(d.MinUnit.Dim(i)), d.MinUnit.Val(i)
+		k = max(k, r/u+min(r%u, 1))
+	}
+	return k
+}
+
+// reserved is how many units that d lacks shares do not serve: those of its room that its own machines do not hold yet (ENG-11.16).
+func (n *State) reserved(d *Need) int64 {
+	if d.row >= engine.FoldedRow || d.Cluster.HeadroomOf(int(d.row)) <= 0 {
+		return 0
+	}
+	held := d.unitsFor(d.Aggregate) - d.unitsFor(n.residual(d))
+	for _, s := range d.received {
+		held -= s.units
+	}
+	return d.Cluster.ReservedOf(int(d.row), held)
+}
+
 // share gives d shares on the machines that keep selects, as far as it is short (ENG-11.2, ENG-11.5, 11.6).
 func (n *State) share(d *Need, keep func(m *Machine) bool) {
 	if !n.Policy.Sharing || d.Same != nil || d.MinUnit.IsZero() {
@@ -168,19 +189,13 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 		}
 	}
 	slices.SortFunc(offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), packOrder(a.m, b.m)) })
+	reserved := n.reserved(d)
 	for again := true; again; {
 		again = false
 		for i := range offers {
 			o := &offers[i]
 			rest := n.residual(d)
-			need := int64(0)
-			for i := range d.MinUnit.Len() {
-				r, u := rest.Get(d.MinUnit.Dim(i)), d.MinUnit.Val(i)
-				need = max(need, r/u+min(r%u, 1))
-			}
-			if d.row < engine.FoldedRow {
-				need -= max(0, d.Cluster.HeadroomOf(int(d.row))) // ENG-11.16
-			}
+			need := d.unitsFor(rest) - reserved
 			if need <= 0 {
 				return
 			}
