@@ -298,7 +298,7 @@ type HeadroomEntry struct {
 	Grown int64         `n:"5"`
 	Asked int64         `n:"6"`
 	Times int32         `n:"7"`
-	Own   int64         `n:"8"`
+	Own   int64         `n:"9"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
