@@ -62,7 +62,7 @@ func socketAddress(text string) (string, error) {
 	host, port, _ := strings.Cut(text, ":")
 	ip, err := hex.DecodeString(host)
 	if err != nil || len(ip)%4 != 0 {
-		return "", fmt.Errorf("%q is no address", text)
+		return "", fmt.Errorf("%q is not an address", text)
 	}
 	for word := range slices.Chunk(ip, 4) {
 		slices.Reverse(word)

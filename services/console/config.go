@@ -104,7 +104,7 @@ func (c *Config) checkWrites() error {
 		errs = append(errs, errors.New("--allow-writes needs --behind-proxy, --auth-header, --writers and --hosts: a proxy that names who asks, who of them may, and the names of this console"))
 	}
 	if c.AuthHeader != "" && !headerName.MatchString(c.AuthHeader) {
-		errs = append(errs, fmt.Errorf("--auth-header %q is no name of a header", c.AuthHeader))
+		errs = append(errs, fmt.Errorf("--auth-header %q is not the name of a header", c.AuthHeader))
 	}
 	if slices.Contains(c.Writers, "") {
 		errs = append(errs, errors.New("--writers: a name is empty"))

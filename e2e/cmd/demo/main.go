@@ -1,7 +1,7 @@
 // Command demo is `make demo`: BigFleet's main job on a real control plane on this machine. (`make demo REAL=1` is a test of e2e/real.)
 //
 // It starts everything, lets a Deployment ask for more than its cluster has, tells what happens as it happens, scales to zero,
-// and waits until the machines are given back. It exits 0 only when all of that took place. With --keep it leaves everything
+// and waits until the machines are returned. It exits 0 only when all of that took place. With --keep it leaves everything
 // running until interrupted and says how to look around.
 package main
 
@@ -113,7 +113,7 @@ func acquire(ctx context.Context, log story, s *fixture.Fixture) error {
 }
 
 func giveBack(ctx context.Context, log story, s *fixture.Fixture) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the machines were not given back in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the machines were not returned in time"))
 	defer cancel()
 	red := s.Clusters[0]
 	log.say("the Deployment is scaled to zero")
@@ -126,11 +126,11 @@ func giveBack(ctx context.Context, log story, s *fixture.Fixture) error {
 	}); err != nil {
 		return err
 	}
-	log.say("the machines are drained and idle; spot machines are kept for one minute in case somebody needs them")
+	log.say("the machines are drained and idle; spot machines are kept for one minute in case a Pod needs them")
 	if err := s.Until(ctx, red, picture, func(p fixture.Picture) bool { return p.Machines["speculative"] == 25 }); err != nil {
 		return err
 	}
-	log.say("every machine was given back")
+	log.say("every machine was returned")
 	return nil
 }
 

@@ -124,13 +124,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "%d pass, %d fail, %d could not be judged, %d not applicable; %d machines, seed %d, %.1f s\n",
 		r.Count(Pass), r.Count(Fail), r.Count(CannotJudge), r.Count(NotApplicable), r.Machines, r.Seed, r.Took)
 	if len(r.Only) > 0 {
-		fmt.Fprintf(b, "only %s ran, so this is no certificate\n", strings.Join(r.Only, ", "))
+		fmt.Fprintf(b, "only %s ran, so this is not a certificate\n", strings.Join(r.Only, ", "))
 	}
 	if r.SoakPasses > 0 {
 		fmt.Fprintf(b, "soak: %d passes\n", r.SoakPasses)
 	}
 	if r.Slack > 1 {
-		fmt.Fprintf(b, "time limits were multiplied by %g, so this is no certificate for profile scale\n", r.Slack)
+		fmt.Fprintf(b, "time limits were multiplied by %g, so this is not a certificate for profile scale\n", r.Slack)
 	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(b, "still FAILED; retire them at the provider: %s\n", strings.Join(r.Failed, ", "))

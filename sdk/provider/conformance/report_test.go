@@ -71,7 +71,7 @@ func TestAPartIsNoCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !strings.Contains(text.String(), "only args/empty-id ran, so this is no certificate") || !strings.Contains(text.String(), "multiplied by 3, so this is no certificate for profile scale") {
+	if !strings.Contains(text.String(), "only args/empty-id ran, so this is not a certificate") || !strings.Contains(text.String(), "multiplied by 3, so this is not a certificate for profile scale") {
 		t.Errorf("%s", text.String())
 	}
 	if !strings.Contains(badge.String(), "partly tested") || !strings.Contains(jsonText.String(), `"only"`) || !strings.Contains(jsonText.String(), `"slack": 3`) {

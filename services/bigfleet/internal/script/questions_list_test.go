@@ -171,7 +171,7 @@ func aboutTheFleet() []question {
 		{"How do I stop everything?", "pause --all --reason 'an incident' --yes", 0, []string{"SHARD  PAUSE  UNTIL", "shard-0  WORD  —"}, "the Nodes, which all stay", unchanged},
 		{"Who stopped what, and why?", "get pauses", 0, []string{"WORD  …  an incident  …"}, "", nil},
 		{"What keeps actions back now?", "guards", 0, []string{"shard-0  pause  …an incident…"}, "", nil},
-		{"How do I go on?", "resume --all --reason 'it is over' --yes", 0, []string{"shard-0: ended WORD"}, "the pauses, of which none is left", func(t *testing.T, x *truth, _ string) {
+		{"How do I continue?", "resume --all --reason 'it is over' --yes", 0, []string{"shard-0: ended WORD"}, "the pauses, of which none is left", func(t *testing.T, x *truth, _ string) {
 			if out := x.w.command(t, "get", "pauses", "-o", "name"); out != "" {
 				t.Errorf("pauses are left: %s", out)
 			}

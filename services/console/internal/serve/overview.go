@@ -167,7 +167,7 @@ func headline(o *pb.WatchOverviewResponse, unmet int64, stale []string, fleet so
 	say(fenced > 0, "%s superseded", counted(fenced, "shard is", "shards are"))
 	say(paused > 0, "%s in force", counted(paused, "pause is", "pauses are"))
 	say(unmet > 0, "%s", counted(int(unmet), "need waits", "needs wait"))
-	say(fleet.Err != nil && !fleet.At.IsZero(), "the coordinator does not answer: shards go on without it")
+	say(fleet.Err != nil && !fleet.At.IsZero(), "the coordinator does not answer: shards continue without it")
 	switch {
 	case len(wrong) > 0:
 		s := strings.Join(wrong, "; ") + "."
