@@ -115,7 +115,7 @@ func TestConfigurationOfOrders(t *testing.T) {
 		"":                              func(*Config) {},
 		"needs --behind-proxy":          func(c *Config) { c.BehindProxy = false },
 		"--auth-header":                 func(c *Config) { c.AuthHeader = "" },
-		"is not the name of a header":        func(c *Config) { c.AuthHeader = "X User" },
+		"is not the name of a header":   func(c *Config) { c.AuthHeader = "X User" },
 		"--writers":                     func(c *Config) { c.Writers = nil },
 		"a name is empty":               func(c *Config) { c.Writers = []string{""} },
 		"and --hosts":                   func(c *Config) { c.Hosts = nil },

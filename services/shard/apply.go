@@ -59,7 +59,7 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 		case *core.ComparePlan:
 			select {
 			case s.comparisons <- f:
-			default: // the one before has not begun; the next is asked for in its time
+			default: // the previous one has not begun; the next follows at its time
 			}
 		case core.AdminAnswer:
 			s.orders.Answer(f)
@@ -70,7 +70,7 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 // digestEvery is how many events lie between two recorded digests (SHARD-4.9).
 const digestEvery = 10_000
 
-// keep hands the event to the decision log, in the form that is enough to take the same step again.
+// keep hands the event to the decision log, in the reduced form that replays the step.
 func (s *shell) keep(at core.At, e core.Event) {
 	if !s.recording {
 		return
@@ -91,7 +91,7 @@ func (s *shell) publish(p *core.Publish) {
 	s.view.Store(p)
 	select {
 	case s.shown <- struct{}{}:
-	default: // the gauges have not seen the one before either
+	default: // the gauges have not taken the previous one either
 	}
 	if p.Status.Listed && !s.saidReady {
 		s.saidReady = true
@@ -122,7 +122,7 @@ func (s *shell) observe(e core.Event, d time.Duration) {
 	}
 }
 
-// panicked writes down what is needed to find the defect. State after a panic is not trusted, so the process ends
+// panicked records what is needed to find the defect. State after a panic is not trusted, so the process ends
 // (SHARD-3.7). A roll-up that did it is refused for a day after the restart (SHARD-3.8).
 func (s *shell) panicked(at core.At, e core.Event, p any) {
 	s.log.Error("the core failed; the process exits, and its successor rebuilds the state from providers and operators",
@@ -147,13 +147,13 @@ func (s *shell) logRecord(r *core.Record) {
 	level := slog.LevelDebug
 	switch r.Type {
 	case core.RecordSessionOpened, core.RecordSessionClosed:
-		return // package session has said it, with what only it knows
+		return // package session has logged it with more detail
 	case core.RecordStarted, core.RecordEnded, core.RecordGateOpened, core.RecordAdmin, core.RecordInstruction, core.RecordOwnership,
 		core.RecordMachineRecovered, core.RecordDryRun:
 		level = slog.LevelInfo
 	case core.RecordProcess:
 		if r.Outcome == "" {
-			return // start and stop: the shell and the process have said it
+			return // start and stop: the shell and the process log these
 		}
 		level = slog.LevelError
 	case core.RecordRollupHeld, core.RecordUnexpectedEdge, core.RecordMachineVanished, core.RecordMachineStuck, core.RecordMachineFailed, core.RecordInterruption,
@@ -197,7 +197,7 @@ func recordTitle(t core.RecordType) string {
 }
 
 // gaugeEvery is how soon after each other gauges are set from what the core publishes. With 5,000 clusters that is
-// 10,000 series, and the loop has better things to do.
+// 10,000 series, which would delay the loop.
 const gaugeEvery = 20 * time.Millisecond
 
 // show sets the gauges from the newest publication.
@@ -274,7 +274,7 @@ func (s *shell) count(ctx context.Context, last uint64, always bool) (of uint64)
 	return of
 }
 
-// loadStarted reads what a restart must not forget into the first event.
+// loadStarted reads what must survive a restart into the first event.
 func loadStarted(db *store.Store, now core.At, unknown func(bucket, key string, err error)) (e core.Started) {
 	l := loader{db, now, unknown}
 	c := &e.Control

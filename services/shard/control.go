@@ -16,7 +16,7 @@ type loader struct {
 	unknown func(bucket, key string, err error)
 }
 
-// read decodes a value. One that does not decode is left out and said: the file is whole, so a newer build wrote it.
+// read decodes a value. A value that does not decode is skipped and logged: the file is intact, so a newer build wrote it.
 func (l *loader) read(bucket, key string, raw []byte, into any) bool {
 	err := codec.Unmarshal(raw, into)
 	if err != nil {
@@ -40,7 +40,7 @@ func load[T any](l *loader, bucket string) []T {
 
 func (l *loader) names(bucket string) []string { return slices.Sorted(maps.Keys(l.db.Load(bucket))) }
 
-// pauses reads the pauses that have not expired; what is left of each is counted on Mono from here on.
+// pauses reads the pauses that have not expired; their remaining time runs on Mono from now on.
 func (l *loader) pauses() []core.Pause {
 	var out []core.Pause
 	for _, p := range load[core.Pause](l, core.BucketPauses) {

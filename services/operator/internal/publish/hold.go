@@ -15,15 +15,15 @@ import (
 
 const (
 	holdDefault   = 3 * time.Minute // beyond the Pod's own grace
-	heldSuffix    = "/held"         // in the name of no object
-	newcomerKept  = 2 * time.Minute // a Pod older than this replaces no Pod that is deleted now
+	heldSuffix    = "/held"         // no object's name contains a slash
+	newcomerKept  = 2 * time.Minute // a Pod older than this does not replace one that is deleted now
 	heldMax       = 100_000         // demand beyond it is not held
 	clockGranular = time.Second     // of timestamps in Kubernetes
 	unclearFor    = 5 * time.Second // the watch of requests may be ahead of that of Pods
 	leavingGrace  = 600             // seconds; a Pod with a longer deletion grace keeps its request until it is gone (OP-15.8)
 )
 
-// holds keeps the demand of deleted Pods of controllers until their replacements ask, so that a rollout is no dip (OP-5.23).
+// holds keeps the demand of deleted Pods of controllers until their replacements ask, so that demand does not dip during a rollout (OP-5.23).
 // Each Pod that a workload creates after a deletion replaces one deleted Pod. It is guarded by the Publisher's lock.
 type holds struct {
 	workloads map[string]*workload
@@ -36,7 +36,7 @@ type workload struct {
 	replaced  []replaced // oldest first, for as long as newcomers are kept
 }
 
-// newcomer is a Pod that replaces none yet.
+// newcomer is a new Pod that is not paired with a deleted one yet.
 type newcomer struct {
 	uid     types.UID
 	created time.Time
@@ -50,8 +50,8 @@ type heldPod struct {
 	ended   uint64 // as newcomer.born
 }
 
-// replaces reports whether a Pod was created after the other one was deleted: by the order of changes where it is known, else by timestamps,
-// which know seconds alone.
+// replaces reports whether a Pod was created after the other one was deleted: by the order of changes if it is known, else by timestamps,
+// which have a resolution of one second.
 func (n newcomer) replaces(d heldPod) bool {
 	if n.born > 0 && d.ended > 0 && n.born < d.ended {
 		return false
@@ -63,14 +63,14 @@ func (n newcomer) replaces(d heldPod) bool {
 type podRequest struct {
 	key      aggregate.Key
 	workload string
-	over     bool // its demand was held or replaced before the request went
+	over     bool // its demand was held or replaced before the request was deleted
 }
 
 func newHolds() holds {
 	return holds{workloads: map[string]*workload{}, until: map[aggregate.Key]time.Time{}}
 }
 
-// arrived lets a new Pod of a workload replace a deleted one. It returns the key of the demand that is held no longer.
+// arrived pairs a new Pod of a workload with a deleted one. It returns the key of the demand that is no longer held.
 func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggregate.Key, ok bool) {
 	if name == "" || now.Sub(n.created) > newcomerKept {
 		return aggregate.Key{}, false
@@ -85,7 +85,7 @@ func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggreg
 	return d.key, true
 }
 
-// left says whether the demand of a deleted Pod is to be held under a key: no replacement has come before.
+// left reports whether to hold the demand of a deleted Pod under a key: its replacement has not arrived yet.
 func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
 	if len(h.until) >= heldMax {
 		return false
@@ -100,7 +100,7 @@ func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
 	return true
 }
 
-// clear takes the deletion of a Pod whose request went before it was known.
+// clear records the deletion of a Pod whose request was deleted before the Pod was known.
 func (h *holds) clear(name string, uid types.UID, deleted time.Time, ended uint64, until time.Time) {
 	w := h.workloads[name]
 	if w == nil {
@@ -112,18 +112,18 @@ func (h *holds) clear(name string, uid types.UID, deleted time.Time, ended uint6
 	}
 }
 
-// replaced is a deleted Pod and the Pod that stands for it. Requests do not come and go in the order of their Pods, so a later one may show
-// that pairs have to change.
+// replaced pairs a deleted Pod with its replacement. Events of requests arrive in another order than those of Pods, so a later event may show
+// that the pairs are wrong.
 type replaced struct {
 	gone heldPod
 	by   newcomer
 }
 
-// repairMax bounds how many pairs are looked through for a change.
+// repairMax bounds how many pairs are searched to correct one.
 const repairMax = 1000
 
-// release pairs a new Pod with a held one, which it returns; if there is none that it replaces, with one whose Pod replaces a held one.
-// tried are the Pods that were looked at.
+// release pairs a new Pod with a held one and returns it. If the new Pod replaces none of them, it takes the place of another replacement,
+// which is then free for a held one. tried lists the Pods that were searched.
 func (w *workload) release(n newcomer, tried map[types.UID]bool) (heldPod, bool) {
 	if len(w.held) == 0 {
 		return heldPod{}, false
@@ -148,7 +148,7 @@ func (w *workload) release(n newcomer, tried map[types.UID]bool) (heldPod, bool)
 	return heldPod{}, false
 }
 
-// replace pairs a deleted Pod with a new one; if none replaces it, with one that stands for another, if that finds a new one.
+// replace pairs a deleted Pod with a new one. If none fits, it takes the replacement of another Pod that finds a new one.
 func (w *workload) replace(d heldPod, tried map[types.UID]bool) bool {
 	if len(w.newcomers) == 0 {
 		return false
@@ -172,8 +172,8 @@ func (w *workload) replace(d heldPod, tried map[types.UID]bool) bool {
 	return false
 }
 
-// expired returns the keys whose time is over, and forgets them. later says until when demand is held that was held only until
-// its Pod is clear; zero: it is over.
+// expired returns and forgets the keys whose hold has ended. later extends a hold that lasted only until its Pod's state became known,
+// and says until when; zero ends it.
 func (h *holds) expired(now time.Time, later func(d heldPod) time.Time) (out []aggregate.Key) {
 	if len(h.until) == 0 {
 		for name := range h.workloads {
@@ -254,9 +254,9 @@ func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) (
 		case pod.DeletionTimestamp != nil:
 			deleted, until = p.deletion(pod)
 		case pod.Phase != corev1.PodFailed:
-			until = now.Add(unclearFor) // its deletion may not be known yet; else the request alone is withdrawn
+			until = now.Add(unclearFor) // the Pod's deletion may not be known yet; otherwise only the request was withdrawn
 			if p.Order != nil {
-				ended = math.MaxUint64 // no Pod that is known was created after it
+				ended = math.MaxUint64 // no known Pod was created after it
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// The watches of requests and of Pods are not in step. Each of them alone shows its changes in their order: a cache that knows a Pod knows of
-// every Pod that was deleted before it was created. So a request counts once its Pod is known, and takes the place of a Pod that leaves
-// although that one's request is still there (OP-5.23).
+// The watches of requests and of Pods run independently, but each shows its own changes in order: a cache that has a Pod has also seen
+// every deletion before that Pod was created. So a request counts once its Pod is known. It then replaces a Pod that leaves,
+// even if the request of the leaving Pod still exists (OP-5.23).
 
 // unclear is a request whose Pod is not known yet.
 type unclear struct {
@@ -25,7 +25,7 @@ type unclear struct {
 // unclearMax bounds the requests that wait for their Pods; others count at once.
 const unclearMax = 100_000
 
-// waits lets a request wait until its Pod is known, and reports whether it does.
+// waits makes a request wait until its Pod is known, and reports whether it has to.
 func (p *Publisher) waits(r *request.Request, key aggregate.Key, uid types.UID) bool {
 	if p.Pod == nil || !p.synced || r.DeletionTimestamp != nil || p.demand.Request(key) != nil || p.pod(uid) != nil {
 		return false
@@ -49,7 +49,7 @@ func (p *Publisher) count(key aggregate.Key, u unclear) {
 	p.add(u.request, key, u.pod)
 }
 
-// add counts the request of a Pod. If the Pod leaves already, the next one may be here that replaces it.
+// add counts the request of a Pod. If the Pod is already leaving, its replacement may have arrived.
 func (p *Publisher) add(r *request.Request, key aggregate.Key, uid types.UID) {
 	changed := p.podArrived(r, key, uid)
 	changed = p.demand.Set(r) || changed
@@ -72,7 +72,7 @@ func (p *Publisher) countUnclear(now time.Time) (next time.Time) {
 	return next
 }
 
-// PodChanged hears of the change of a Pod, before or after that of its request. old is nil for a new one, now for one that is gone.
+// PodChanged takes a change of a Pod, before or after the change of its request. old is nil for a new Pod, now for a deleted one.
 func (p *Publisher) PodChanged(old, now *pods.Pod) {
 	if now == nil && old.Phase == corev1.PodSucceeded || now != nil && old != nil && leaves(old) == leaves(now) {
 		return
@@ -94,7 +94,7 @@ func (p *Publisher) PodChanged(old, now *pods.Pod) {
 	}
 }
 
-// podLeaves ends the demand of a Pod, or says when a Pod was deleted whose request went first.
+// podLeaves ends the demand of a Pod, or records when a Pod was deleted whose request was deleted first.
 func (p *Publisher) podLeaves(pod *pods.Pod, deleted, until time.Time) {
 	if _, known := p.byPod[pod.UID]; known {
 		p.touch(p.end(pod.UID))
@@ -104,13 +104,13 @@ func (p *Publisher) podLeaves(pod *pods.Pod, deleted, until time.Time) {
 	p.holds.clear(pod.Workload, pod.UID, deleted, ended, until)
 }
 
-// leaves reports whether the request of a Pod is about to go.
+// leaves reports whether the request of a Pod is about to be deleted.
 func leaves(pod *pods.Pod) bool {
 	short := pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds <= leavingGrace
 	return pod.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil && short
 }
 
-// end ends the demand of a Pod that leaves, as if its request were gone: it is held, or was replaced. It reports whether it changed.
+// end ends the demand of a leaving Pod as if its request were deleted: it is held, or already replaced. It reports whether demand changed.
 func (p *Publisher) end(uid types.UID) (changed bool) {
 	pr := p.byPod[uid]
 	r := p.demand.Request(pr.key)

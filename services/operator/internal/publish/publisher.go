@@ -75,7 +75,7 @@ type Publisher struct {
 	ahead       map[aggregate.Key]bool   // requests that no Pod controls
 	holds       holds
 	unclear     map[aggregate.Key]unclear   // requests whose Pods are not known yet
-	over        map[aggregate.Key]types.UID // requests that are there, and whose demand is held or replaced already
+	over        map[aggregate.Key]types.UID // existing requests whose demand is already held or replaced
 	suspended   map[aggregate.Key]bool      // requests of Pods on nodes out of service
 	change      uint64                      // changes of demand so far, from 1
 	synced      bool                        // the cache was complete once
@@ -84,7 +84,7 @@ type Publisher struct {
 	greeted     bool                        // the shard answered Hello, so its features are known
 	urgent      bool                        // send at once: a session opened
 	last        time.Time                   // last roll-up
-	rests       time.Time                   // before which nothing follows a large roll-up
+	rests       time.Time                   // earliest next roll-up after a large one
 	nextAllowed time.Time                   // earliest next roll-up without the burst: one per spacing on average
 	timestamp   int64                       // of the roll-up that was sent last
 	built       time.Time                   // last rebuild
@@ -205,7 +205,7 @@ func (p *Publisher) Opened(l Link) {
 	p.signal()
 }
 
-// Greeted says that the shard answered Hello. One that does not tell what becomes of a roll-up has what was handed to
+// Greeted says that the shard answered Hello. A shard that does not report the result of a roll-up counts as having what was handed to
 // it (OP-6.1).
 func (p *Publisher) Greeted() {
 	p.mu.Lock()
@@ -220,8 +220,8 @@ func (p *Publisher) Greeted() {
 	p.settle(time.Now())
 }
 
-// settle hands on what need not wait for an answer: everything, to a shard that gives none; what waited too long, to
-// one that does not give it (OP-6.2).
+// settle acknowledges what need not wait for an answer: everything if the shard does not report results, and what waited too long if
+// it has not answered (OP-6.2).
 func (p *Publisher) settle(now time.Time) {
 	switch {
 	case p.link == nil || !p.greeted:

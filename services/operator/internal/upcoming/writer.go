@@ -126,13 +126,13 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 	w.queue.AddAfter(m.MachineId, wait)
 }
 
-// onTheWay says that a phase leads to the next by itself. A machine that goes through these quickly is written once, and
-// those writes do not compete with the ones that somebody waits for.
+// onTheWay reports whether a phase leads to the next without further action. A machine that passes these quickly is written once, and
+// those writes do not compete with the ones that a Pod waits for.
 func onTheWay(p v1alpha1.NodePhase) bool {
 	return p == v1alpha1.NodeProvisioning || p == v1alpha1.NodeLaunched || p == v1alpha1.NodeRegistered
 }
 
-// passes says that a phase is worth a short wait: the next comes by itself, or its Node does, and one write shows both.
+// passes reports whether a phase is worth a short wait: the next phase or the Node follows soon, and one write shows both.
 func (w *Writer) passes(id string, p v1alpha1.NodePhase) bool {
 	if p != v1alpha1.NodeReady {
 		return onTheWay(p)
@@ -145,14 +145,14 @@ func (w *Writer) passes(id string, p v1alpha1.NodePhase) bool {
 	return !ready
 }
 
-// passing is how long such a phase waits for the next. The slower the API server answers, the longer: it has more to do than
-// it can, and what passes by itself is what can be spared.
+// passing is how long such a phase waits for the next. It grows with the latency of the API server: an overloaded server
+// is spared the writes that are soon outdated.
 func (w *Writer) passing() time.Duration {
 	return min(max(passingMin, passingWrites*time.Duration(w.latest.Load())), passingMax)
 }
 
-// pause is how long a phase that passes waits. Ready waits longer for its Node while the API server is slow, for then one write
-// in the place of two is worth most.
+// pause is how long a passing phase waits. Ready waits longer for its Node while the API server is slow, because then one write
+// instead of two helps most.
 func (w *Writer) pause(p v1alpha1.NodePhase) time.Duration {
 	if p == v1alpha1.NodeReady && time.Duration(w.latest.Load()) > slow {
 		return passingMax
@@ -160,15 +160,15 @@ func (w *Writer) pause(p v1alpha1.NodePhase) time.Duration {
 	return w.passing()
 }
 
-// spares says that a slow API server is better spared a write: the Node is there, and no Pod waits for what is said of it.
+// spares reports whether to spare a slow API server a write: the Node exists, and no Pod waits for the new text.
 func (w *Writer) spares(s stage) bool {
 	return s.phase == v1alpha1.NodeReady && !s.gone && !s.leaving && time.Duration(w.latest.Load()) > slow
 }
 
-// took notes how long a write took; one odd write moves the figure by an eighth of the way.
+// took averages how long writes take; each write moves the average by an eighth of the difference.
 func (w *Writer) took(d time.Duration) {
 	old := w.latest.Load()
-	w.latest.Store(old + (int64(d)-old)/8) // of two writers at once one may be lost, which does not matter
+	w.latest.Store(old + (int64(d)-old)/8) // a concurrent update may be lost, which does not matter
 }
 
 func (e *entry) become(s stage, now time.Time) {
@@ -178,7 +178,7 @@ func (e *entry) become(s stage, now time.Time) {
 	e.stage = s
 }
 
-// entry finds a machine, or starts it from the object that an earlier process left.
+// entry returns the entry of a machine, made from the object of an earlier process if there is one.
 func (w *Writer) entry(id string) *entry {
 	e := w.entries[id]
 	if e == nil {
@@ -237,7 +237,7 @@ func (w *Writer) SetObject(o *v1alpha1.UpcomingNode) {
 	}
 }
 
-// DeleteObject takes the end of an object from the cache. One that somebody else deleted is written again.
+// DeleteObject takes the deletion of an object from the cache. If another client deleted it, it is written again.
 func (w *Writer) DeleteObject(o *v1alpha1.UpcomingNode) {
 	w.mu.Lock()
 	delete(w.objects, o.Name)
@@ -291,7 +291,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			}
 		})
 	}
-	sweep := time.NewTicker(max(time.Second, min(sweepEvery, w.JoinTimeout/4))) // so that a timeout is noticed soon after it passed
+	sweep := time.NewTicker(max(time.Second, min(sweepEvery, w.JoinTimeout/4))) // notices a timeout soon after it passed
 	defer sweep.Stop()
 	for {
 		select {

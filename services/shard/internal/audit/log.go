@@ -224,7 +224,7 @@ func (l *Log) finish() error {
 	}
 }
 
-// take collects one entry, in a segment that is open.
+// take collects one entry for the open segment.
 func (l *Log) take(e entry) error {
 	l.queued.Add(-e.weight())
 	if e.done != nil {
@@ -239,7 +239,7 @@ func (l *Log) take(e entry) error {
 	}
 	if e.mark {
 		l.asked.Store(false)
-		if e.state == nil && (l.file == nil || l.lost.Load() > 0) { // behind a gap only the core itself has the state
+		if e.state == nil && (l.file == nil || l.lost.Load() > 0) { // after a gap, only the core has the state
 			l.askCheckpoint()
 			if l.file == nil {
 				l.lost.Add(1)
@@ -253,7 +253,7 @@ func (l *Log) take(e entry) error {
 		return l.begin(h, e.wall)
 	}
 	if l.file == nil && (l.broken || l.number > 0) {
-		l.askCheckpoint() // what comes before it cannot be replayed, and is left out as a gap
+		l.askCheckpoint() // entries before it cannot be replayed and are left out as a gap
 		l.lost.Add(1)
 		return nil
 	}
@@ -419,7 +419,7 @@ func (l *Log) prune() error {
 	base := newestBase(list, l.cfg.Epoch)
 	for _, s := range list[:max(0, len(list)-1)] {
 		if s.epoch == l.cfg.Epoch && s.number >= base {
-			break // from here on the log can still be replayed
+			break // the log from here on can still be replayed
 		}
 		tooOld := l.cfg.Retention > 0 && s.modified < oldest
 		tooMuch := l.cfg.BytesMax > 0 && total > l.cfg.BytesMax

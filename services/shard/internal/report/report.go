@@ -5,7 +5,7 @@
 // published view and a scan of the inventory in short visits, and the answer becomes an event. A coordinator that is
 // gone, hangs or is of another lineage costs nothing but the report (SHARD-2.2, 21.3).
 //
-// It stores what must survive before anybody hears of it: the term mark and the group's identity before an answer is
+// It stores what must survive before it takes effect: the term mark and the group's identity before an answer is
 // used, what an instruction changed before its ack leaves (COORD-7.12, SHARD-5.4). It depends on generated code and kit,
 // never on the coordinator. Start at Reporter.Run. Tests cite SHARD-21 and COORD-7.2.
 package report
@@ -82,7 +82,7 @@ type Reporter struct {
 	acks       []*pb.InstructAck
 	unstored   []word          // what waits for the disk, in order
 	given      map[string]bool // machines that were given back, as the disk knows; true: a view has shown it
-	violations []string        // machines that somebody else acted on
+	violations []string        // machines on which another shard acted
 	reported   time.Time       // last answered report
 	lastError  string
 
@@ -94,14 +94,14 @@ type Reporter struct {
 	failing  bool
 }
 
-// word is something that the coordinator hears once what it speaks of is on the disk.
+// word is a message to the coordinator that is sent once its content is on the disk.
 type word struct {
 	store []core.Persist
 	ack   *pb.InstructAck
 	given []string
 }
 
-// New returns a reporter that has not called anybody.
+// New returns a reporter that has made no call.
 func New(c Config) *Reporter {
 	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false), acked: make(chan struct{}, 1),
 		given: map[string]bool{}}
@@ -122,7 +122,7 @@ func (r *Reporter) Ack(a core.AckInstruction) {
 	}
 }
 
-// Notice takes what the core has to say beside answers. It is called by the loop and never blocks.
+// Notice takes reports of the core that answer no instruction. It is called by the loop and never blocks.
 func (r *Reporter) Notice(n core.Notice) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *Reporter) State() (answered time.Time, lastError string) {
 	return r.reported, r.lastError
 }
 
-// Soon makes the next report come soon: the providers have said which stores they have. It never blocks.
+// Soon makes the next report due: the providers have named their stores. It never blocks.
 func (r *Reporter) Soon() {
 	select {
 	case r.acked <- struct{}{}:
@@ -177,7 +177,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait ends with the interval, or soon after an instruction was carried out: others wait for the answer, the next side of
+// wait returns after the interval, or soon after an instruction was carried out: others wait for the answer, the next side of
 // a move, the next owner of a domain. While the coordinator does not answer, acks wait for the next attempt.
 func (r *Reporter) wait(ctx context.Context, interval time.Duration) bool {
 	timer := time.NewTimer(interval)
@@ -213,7 +213,7 @@ func (r *Reporter) once(ctx context.Context) time.Duration {
 	cancel()
 	if err != nil {
 		r.failed(ctx, err, report)
-		if hint, ok := rpc.Detail[*pb.RetryHint](err); ok && hint.AfterMillis > 0 { // many shards report at once, and each has its moment
+		if hint, ok := rpc.Detail[*pb.RetryHint](err); ok && hint.AfterMillis > 0 { // spreads shards that would all report at once
 			return r.jittered(min(time.Duration(hint.AfterMillis)*time.Millisecond, r.cfg.Interval))
 		}
 		return r.pause(0)
@@ -239,10 +239,10 @@ func (r *Reporter) jittered(d time.Duration) time.Duration {
 }
 
 // storeAcks puts on the disk what instructions changed and what was given back; only then may the coordinator hear of it.
-// What cannot be stored waits, and what came behind it.
+// What cannot be stored waits, with everything behind it.
 func (r *Reporter) storeAcks() {
 	select {
-	case <-r.acked: // what it stands for goes now
+	case <-r.acked: // this report carries it
 	default:
 	}
 	r.mu.Lock()
@@ -270,7 +270,7 @@ func (r *Reporter) storeAcks() {
 	}
 }
 
-// failed puts the acks back in front and says so once per change of state (SHARD-21.3).
+// failed puts the acks back in front and logs once per change of state (SHARD-21.3).
 func (r *Reporter) failed(ctx context.Context, err error, report *pb.ShardReport) {
 	if ctx.Err() != nil {
 		return
