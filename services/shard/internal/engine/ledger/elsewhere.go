@@ -217,7 +217,7 @@ func newUnitSum(w *engine.World, n *demand.Need) *unitSum {
 	if len(n.Form.Spread) > 0 && n.Form.Same == nil {
 		s := n.Form.Spread[0]
 		u.key, u.spreads = w.Space.Strings.Find(s.Key)
-		u.rooms.Reset(s.MaxSkew, s.MinDomains)
+		u.rooms.Reset(s.MaxSkew, s.MinDomains, nil)
 	}
 	return u
 }

@@ -15,11 +15,21 @@ type Rooms struct {
 	Units      []int64 // under each of them
 	Skew       int32
 	MinDomains int32
+
+	raised []int64
 }
 
-// Reset empties the rooms.
-func (r *Rooms) Reset(skew, minDomains int32) {
-	r.Values, r.Units, r.Skew, r.MinDomains = r.Values[:0], r.Units[:0], skew, minDomains
+// Reset begins again with empty rooms under some values.
+func (r *Rooms) Reset(skew, minDomains int32, values []symbol.ID) {
+	r.Values, r.Units, r.Skew, r.MinDomains = append(r.Values[:0], values...), r.Units[:0], skew, minDomains
+	for range values {
+		r.Units = append(r.Units, 0)
+	}
+}
+
+// Copy makes the rooms equal to others.
+func (r *Rooms) Copy(of *Rooms) {
+	r.Values, r.Units, r.Skew, r.MinDomains = append(r.Values[:0], of.Values...), append(r.Units[:0], of.Units...), of.Skew, of.MinDomains
 }
 
 // Position returns where a value is counted. It begins to count if it did not.
@@ -48,70 +58,87 @@ func (r *Rooms) mayHold(low int64) int64 {
 }
 
 // Served is how many units run in the end, in whatever order they come.
-func (r *Rooms) Served() int64 { return r.served(func(i int) int64 { return r.Units[i] }) }
+func (r *Rooms) Served() int64 { return r.served(r.Units) }
 
-func (r *Rooms) served(units func(i int) int64) (sum int64) {
+func (r *Rooms) served(units []int64) (sum int64) {
 	low := int64(math.MaxInt64)
-	for i := range r.Units {
-		low = min(low, units(i))
+	for _, u := range units {
+		low = min(low, u)
 	}
 	most := r.mayHold(low)
-	for i := range r.Units {
-		sum = resource.AddSat(sum, min(units(i), most))
+	for _, u := range units {
+		sum = resource.AddSat(sum, min(u, most))
 	}
 	return sum
 }
 
-// Gain is how many units more run with so much more room under a value. It may be one that does not count yet.
-func (r *Rooms) Gain(v symbol.ID, units int64) int64 {
-	n := len(r.Values)
-	before, at := r.Served(), r.Position(v)
-	gain := r.with(at, units) - before
-	r.Values, r.Units = r.Values[:n], r.Units[:n]
-	return gain
-}
-
-// Useful is how many of the units that are offered under a value are of use: as few as serve what they all serve, or what is needed.
-func (r *Rooms) Useful(v symbol.ID, offered, needs int64) int64 {
-	if at := slices.Index(r.Values, v); at >= 0 && r.Units[at] >= r.mayHold(slices.Min(r.Units)) {
-		return 0 // it has as much as it may: more there is of no use until the others have more
+// Helps reports whether more units run with so much more room under a value. It may be one that does not count yet.
+func (r *Rooms) Helps(v symbol.ID, units int64) bool {
+	if at := slices.Index(r.Values, v); at >= 0 {
+		return units > 0 && r.Units[at] < r.Most()
 	}
 	n := len(r.Values)
 	before, at := r.Served(), r.Position(v)
-	want := min(r.with(at, offered)-before, needs)
-	units := smallest(offered, func(x int64) bool { return r.with(at, x)-before >= want })
+	after := r.with(at, units)
 	r.Values, r.Units = r.Values[:n], r.Units[:n]
-	return units
+	return after > before
+}
+
+// Most is how many units any of the values may hold now.
+func (r *Rooms) Most() int64 {
+	low := int64(math.MaxInt64)
+	for _, u := range r.Units {
+		low = min(low, u)
+	}
+	return r.mayHold(low)
+}
+
+// Useful is how many of the units that are offered at a position are of use when so many run already: as few as serve what they all serve, or
+// what is needed.
+func (r *Rooms) Useful(at int, offered, needs, run int64) int64 {
+	low := int64(math.MaxInt64) // of the others
+	for i, u := range r.Units {
+		if i != at {
+			low = min(low, u)
+		}
+	}
+	offered = min(offered, r.mayHold(low)-r.Units[at]) // more there is of no use until the others have more
+	if offered <= 0 {
+		return 0
+	}
+	want := min(r.with(at, offered)-run, needs)
+	if want <= 0 { // a value that begins to count may let the others hold less
+		return 0
+	}
+	return smallest(offered, func(x int64) bool { return r.with(at, x)-run >= want })
 }
 
 // with is how many units run with so much more or less room at a position.
 func (r *Rooms) with(at int, units int64) int64 {
-	return r.served(func(i int) int64 {
-		if i == at {
-			return resource.AddSat(r.Units[i], units)
-		}
-		return r.Units[i]
-	})
+	u := r.Units[at]
+	r.Units[at] = resource.AddSat(u, units)
+	sum := r.Served()
+	r.Units[at] = u
+	return sum
 }
 
 // Spares reports whether so many units run with so much less room at a position.
 func (r *Rooms) Spares(at int, units, asked int64) bool {
-	return r.served(func(i int) int64 {
-		if i == at {
-			return r.Units[i] - units
-		}
-		return r.Units[i]
-	}) >= asked
+	r.Units[at] -= units
+	spared := r.Served() >= asked
+	r.Units[at] += units
+	return spared
 }
 
 // Raised is how many units run if each value that grows has at least so much room.
 func (r *Rooms) Raised(grows []bool, level int64) int64 {
-	return r.served(func(i int) int64 {
+	r.raised = append(r.raised[:0], r.Units...)
+	for i := range r.raised {
 		if grows[i] {
-			return max(r.Units[i], level)
+			r.raised[i] = max(r.raised[i], level)
 		}
-		return r.Units[i]
-	})
+	}
+	return r.served(r.raised)
 }
 
 // Level is the least room for all values that grow with which so many units run, or the most that is of use.

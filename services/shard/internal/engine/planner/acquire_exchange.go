@@ -331,7 +331,7 @@ func (e *exchange) wanted(list []cover.Machine) bool {
 				}
 				switch v, has := inv.Value(m.Index, w.key); {
 				case w.bits&wSame != 0 && (w.bits&wChosen == 0 || !has || v != w.domain),
-					w.bits&wSpread != 0 && (!has || roomsOf(cl, w).Gain(v, cl.unitsIn(w, cl.amount(w, m.Class))) <= 0):
+					w.bits&wSpread != 0 && (!has || !roomsOf(cl, w).Helps(v, cl.unitsIn(w, cl.amount(w, m.Class)))):
 					continue
 				}
 				return true

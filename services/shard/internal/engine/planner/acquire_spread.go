@@ -45,8 +45,8 @@ type spreadPick struct {
 // withFree fills in the room that a Need has. Values under which a machine is free for it count, too.
 func (s *spreading) withFree(cl *clusterState, w *needState) {
 	r := roomsOf(cl, w)
-	s.Reset(r.Skew, r.MinDomains)
-	s.Values, s.Units, s.grows = append(s.Values, r.Values...), append(s.Units, r.Units...), s.grows[:0]
+	s.Copy(r)
+	s.grows = s.grows[:0]
 	for range s.Values {
 		s.grows = append(s.grows, false)
 	}
@@ -223,7 +223,7 @@ func (s *spreading) dropUnneeded(asked int64) {
 // gains reports whether more units run with so many more under a machine's value. It notes them if so.
 func (s *spreading) gains(i inventory.Index, key symbol.ID, units int64) bool {
 	v, has := s.w.Inventory.Value(i, key)
-	if !has || s.Gain(v, units) <= 0 {
+	if !has || !s.Helps(v, units) {
 		return false
 	}
 	s.Add(v, units)

@@ -28,17 +28,23 @@ type topologies struct {
 	free *cover.FreePool
 
 	list     []*topState
-	notified int   // how many of free.list they know of
-	here     place // what is being taken lies there
+	before   []*topState // room for the next list
+	keys     []string    // that demand asks for,
+	version  uint64      // plus 1, of them
+	notified int         // how many of free.list they know of
+	here     place       // what is being taken lies there
 	slots    []cover.Slot
 }
 
 // begin lists the topologies that demand asks for. Nothing is taken of them yet.
 func (ts *topologies) begin() {
+	if v := ts.w.Demand.KeysVersion() + 1; ts.version != v {
+		ts.version, ts.keys = v, ts.w.Demand.TopologyKeys()
+	}
 	old := ts.list
-	ts.list = nil
+	ts.list, ts.before = ts.before[:0], old
 	str := ts.w.Space.Strings
-	for _, key := range ts.w.Demand.TopologyKeys() {
+	for _, key := range ts.keys {
 		id, _ := str.Find(key)
 		top := ts.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.Top == top })

@@ -81,9 +81,18 @@ func (v *vectors) projected(d *resource.Vector, x *scratch) []int64 {
 	return x.rest
 }
 
-// unitsIn is how many whole units of w an amount is.
+// unitsIn is how many whole units of w an amount is. With more than one unit it is nothing else, so that one dimension tells.
 func (v *vectors) unitsIn(w *needState, amount []int64) int64 {
-	return match.UnitsIn(amount, v.unit(w))
+	unit := v.unit(w)
+	if w.bits&wMany == 0 {
+		return match.UnitsIn(amount, unit)
+	}
+	for j, u := range unit {
+		if u > 0 {
+			return amount[j] / u
+		}
+	}
+	return 0
 }
 
 // lacks takes off all, what a Need with a hard spread asks for, the units that run.

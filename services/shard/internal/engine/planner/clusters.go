@@ -64,7 +64,7 @@ func (cs *clusters) withExcess() []*clusterState {
 }
 
 // clusterSet is clusters that had some property when they were added. Readers pass over those that lost it.
-type clusterSet struct{ list []*clusterState }
+type clusterSet struct{ list, found []*clusterState }
 
 type setBits uint8
 
@@ -82,15 +82,16 @@ func (s *clusterSet) add(cl *clusterState, bit setBits) {
 	}
 }
 
-// of returns the members that still have the property, in the order of clusters. The others stay in the set until they
-// are swept: a property may come back.
+// of returns the members that still have the property, in the order of clusters, until the next call. The others stay in the set until
+// they are swept: a property may come back.
 func (s *clusterSet) of(has func(cl *clusterState) bool) []*clusterState {
-	var out []*clusterState
+	out := s.found[:0]
 	for _, cl := range s.list {
 		if has(cl) {
 			out = append(out, cl)
 		}
 	}
+	s.found = out
 	slices.SortFunc(out, func(a, b *clusterState) int { return int(a.at) - int(b.at) })
 	return out
 }

@@ -179,7 +179,13 @@ func (cl *clusterState) keep(a, b int32) int {
 // pack is pack order (ENG-7.3): keep order without what nodes hold.
 func (cl *clusterState) pack(a, b int32) int {
 	x, y := &cl.machines[a], &cl.machines[b]
-	return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(y.recl, x.recl), cmp.Compare(x.order, y.order))
+	switch {
+	case x.price != y.price:
+		return cmp.Compare(x.price, y.price)
+	case x.recl != y.recl:
+		return cmp.Compare(y.recl, x.recl)
+	}
+	return cmp.Compare(x.order, y.order)
 }
 
 // walkKey is what the order of walks looks at: Configured before Configuring, each in keep order.

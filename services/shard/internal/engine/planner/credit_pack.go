@@ -37,7 +37,10 @@ func (x *scratch) begin() { x.frames.Projection, x.fold.last, x.fold.home.cl = n
 
 type offer struct {
 	at int32
+	in int32 // position of its value, for a hard spread
 	k  int64 // whole units
+
+	given int64 // of them
 }
 
 // sharing is section 11 for one cluster: Needs receive whole units on machines that others claim.
@@ -97,7 +100,7 @@ func (sh *sharing) packNeed(g *needState) {
 // there is room (ENG-11.3).
 func (sh *sharing) layEvenly(g *needState, list []int32) {
 	cl, r := sh.cl, &sh.x.even
-	r.Reset(0, 0)
+	r.Reset(0, 0, nil)
 	var buf [8]int64
 	values, unit := cl.values(sh.w.Inventory, g.key), cl.unit(g)
 	for _, at := range list {

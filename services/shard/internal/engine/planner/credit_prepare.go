@@ -86,7 +86,7 @@ func (nz *normalising) clear() {
 	_, cl.supplyVersion = nz.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = nz.folding.version
 	cl.stale, cl.block = false, nil
-	cl.rooms.forget()
+	cl.rooms.forgetAll()
 }
 
 // setUpRows makes the Needs of some rows. It reads of the catalog what prepare has looked up.

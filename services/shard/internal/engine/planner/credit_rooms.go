@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -10,6 +12,12 @@ type roomsOfNeed struct {
 	match.Rooms
 	of         int32       // position in needs, or -1
 	configured match.Rooms // scratch: what is Configured of it
+
+	// Needs mostly ask for the same machines and the same key.
+	matcher uint32
+	key     symbol.ID
+	known   bool
+	values  []symbol.ID // under which the cluster has a machine for them
 }
 
 // roomsOf returns the room that w has under each value of its spread key. Values under which its cluster has a matching machine count, too.
@@ -32,13 +40,8 @@ func roomsOf(cl *clusterState, w *needState) *match.Rooms {
 // fillRooms adds up the room that w has on its claims and shares, but for the machines that are left out.
 func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *machineState) bool) {
 	s := &cl.need(w).Form.Spread[0]
-	r.Reset(s.MaxSkew, s.MinDomains)
-	m, values := cl.matcher(w), cl.values(cl.cat.Inventory, w.key)
-	for at := range cl.machines[:cl.members] {
-		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) {
-			r.Position(symbol.ID(values[at]))
-		}
-	}
+	values := cl.values(cl.cat.Inventory, w.key)
+	r.Reset(s.MaxSkew, s.MinDomains, valuesFor(cl, w, values))
 	var buf [8]int64
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
 		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lKept == 0 && (without == nil || !without(l)) {
@@ -52,10 +55,33 @@ func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *m
 	}
 }
 
+// valuesFor lists the values under which the cluster has a matching machine.
+func valuesFor(cl *clusterState, w *needState, values []int64) []symbol.ID {
+	r := cl.rooms
+	if r.known && r.matcher == w.matcher && r.key == w.key {
+		return r.values
+	}
+	r.known, r.matcher, r.key, r.values = true, w.matcher, w.key, r.values[:0]
+	m := cl.matcher(w)
+	for at := range cl.machines[:cl.members] {
+		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) && !slices.Contains(r.values, symbol.ID(values[at])) {
+			r.values = append(r.values, symbol.ID(values[at]))
+		}
+	}
+	return r.values
+}
+
 // forget says that what counts for some Need is another now.
 func (r *roomsOfNeed) forget() {
 	if r != nil {
 		r.of = -1
+	}
+}
+
+// forgetAll says that the machines or the Needs of the cluster are others now.
+func (r *roomsOfNeed) forgetAll() {
+	if r != nil {
+		r.of, r.known = -1, false
 	}
 }
 
@@ -72,5 +98,5 @@ func contributesTo(cl *clusterState, w *needState, at int32, worth, rest []int64
 		return true
 	}
 	v := cl.values(cl.cat.Inventory, w.key)[at]
-	return v >= 0 && roomsOf(cl, w).Gain(symbol.ID(v), cl.unitsIn(w, worth)) > 0
+	return v >= 0 && roomsOf(cl, w).Helps(symbol.ID(v), cl.unitsIn(w, worth))
 }

@@ -1,12 +1,12 @@
 package planner
 
 import (
-	"cmp"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -79,39 +79,113 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	if len(x.offers) == 0 {
 		return
 	}
-	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
+	if w.bits&wSpread != 0 {
+		sh.giveEvenly(w)
+		return
+	}
+	sh.sortOffers(x.offers)
 	reserved := sh.reserved(w)
+	for i := range x.offers {
+		missing := sh.unitsMissing(w) - reserved
+		if missing <= 0 {
+			return
+		}
+		sh.give(w, x.offers[i].at, min(x.offers[i].k, missing))
+	}
+}
+
+// sortOffers puts offers into the order in which they are taken (ENG-11.6).
+func (sh *sharing) sortOffers(list []offer) {
+	if len(list) > 60 {
+		slices.SortFunc(list, func(a, b offer) int { return sign(sh.offersMore(&a, &b)) })
+		return
+	}
+	for i := 1; i < len(list); i++ {
+		x := list[i]
+		j := i
+		for ; j > 0 && sh.offersMore(&x, &list[j-1]); j-- {
+			list[j] = list[j-1]
+		}
+		list[j] = x
+	}
+}
+
+func (sh *sharing) offersMore(a, b *offer) bool {
+	if a.k != b.k {
+		return a.k > b.k
+	}
+	return sh.cl.pack(a.at, b.at) < 0
+}
+
+// giveEvenly gives a Need with a hard spread shares of what is offered, as often as one lets another one count (ENG-13.9).
+func (sh *sharing) giveEvenly(w *needState) {
+	cl, x := sh.cl, sh.x
+	r, values := roomsOf(cl, w), cl.values(sh.w.Inventory, w.key)
+	sh.dropUseless(r, values)
+	sh.sortOffers(x.offers)
+	missing, run, most := sh.unitsMissing(w)-sh.reserved(w), r.Served(), r.Most()
+	counted := len(r.Values)
 	for again := true; again; {
 		again = false
-		for i := range x.offers {
-			o := &x.offers[i]
-			missing := sh.unitsMissing(w) - reserved
-			if missing <= 0 {
-				return
+		for i := 0; i < len(x.offers) && missing > 0; i++ {
+			o, n := &x.offers[i], len(r.Values)
+			in := int(o.in)
+			if in >= counted {
+				in = r.Position(symbol.ID(values[o.at]))
+			} else if r.Units[in] >= most {
+				continue
 			}
-			k := min(o.k, missing)
-			if w.bits&wSpread != 0 { // one share may let another one count (ENG-13.9)
-				k = roomsOf(cl, w).Useful(symbol.ID(cl.values(sh.w.Inventory, w.key)[o.at]), o.k, missing)
-				o.k -= k
-				again = again || k > 0
+			k := r.Useful(in, o.k-o.given, missing, run)
+			if k == 0 {
+				r.Values, r.Units = r.Values[:n], r.Units[:n]
+				continue
 			}
-			if k > 0 {
-				sh.give(w, o.at, k)
-			}
+			o.given += k
+			r.Units[in] += k
+			missing += run
+			run, most, again = r.Served(), r.Most(), true
+			missing -= run
 		}
 	}
+	for _, o := range x.offers {
+		if o.given > 0 {
+			sh.give(w, o.at, o.given)
+		}
+	}
+	cl.rooms.of = w.at
+	cl.recount(w)
+}
+
+// dropUseless notes where what is offered counts, and leaves out what is under values that have as much room already as they may hold when all
+// offers are taken.
+func (sh *sharing) dropUseless(r *match.Rooms, values []int64) {
+	x, n := sh.x, len(r.Values)
+	all := &x.even
+	all.Copy(r)
+	for i := range x.offers {
+		o := &x.offers[i]
+		o.in = int32(all.Position(symbol.ID(values[o.at])))
+		all.Units[o.in] = resource.AddSat(all.Units[o.in], o.k)
+	}
+	all.Values, all.Units, all.MinDomains = all.Values[:n], all.Units[:n], 0 // more values let each hold less, or as much as that
+	most := all.Most()
+	x.offers = slices.DeleteFunc(x.offers, func(o offer) bool { return int(o.in) < n && r.Units[o.in] >= most })
 }
 
 // offers lists what the machines of a packed donor offer to w.
 func (sh *sharing) offers(w *needState, g *donor, keep func(l *machineState) bool) {
-	cl, x := sh.cl, sh.x
+	cl, x, m := sh.cl, sh.x, sh.cl.matcher(w)
+	var values []int64
+	if w.bits&wSpread != 0 {
+		values = cl.values(sh.w.Inventory, w.key)
+	}
 	for _, at := range cl.offering[g.from : g.from+g.n] {
 		l := &cl.machines[at]
-		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).Has(l.class) || w.bits&wSpread != 0 && cl.values(sh.w.Inventory, w.key)[at] < 0 {
+		if l.bits&(lKept|lGone) != 0 || !keep(l) || !m.Has(l.class) || values != nil && values[at] < 0 {
 			continue
 		}
 		if k := sh.offered(w, l); k > 0 {
-			x.offers = append(x.offers, offer{at, k})
+			x.offers = append(x.offers, offer{at: at, k: k})
 		}
 	}
 }
@@ -158,26 +232,17 @@ func (sh *sharing) give(w *needState, at int32, k int64) {
 	if l.out < 0 {
 		l.out = cl.alloc(1)
 	}
-	var r *match.Rooms
-	if w.bits&wSpread != 0 {
-		r = roomsOf(cl, w)
-	}
 	s := share{to: w.at, on: at, nextTo: w.received, nextOn: l.shares, units: k, vec: cl.alloc(2)}
 	taken, credit, out, rest := cl.at_(s.vec, 0), cl.at_(s.vec, 1), cl.at_(l.out, 0), cl.rest(w)
 	for j, u := range cl.unit(w) {
 		taken[j] = u * k
-		credit[j] = min(taken[j], rest[j])
+		credit[j] = min(taken[j], rest[j]) // with a hard spread it is what runs that counts
 		rest[j] -= credit[j]
 		out[j] += taken[j]
 	}
 	cl.rooms.forget()
 	w.received, l.shares = int32(len(cl.shares)), int32(len(cl.shares))
 	cl.shares = append(cl.shares, s)
-	if r != nil {
-		r.Add(symbol.ID(cl.values(sh.w.Inventory, w.key)[at]), k)
-		cl.rooms.of = w.at
-		cl.recount(w)
-	}
 }
 
 // dropSharesOf ends the shares of w on a machine and counts its residual again.

@@ -292,7 +292,7 @@ func (re *reasons) spreadBlocked(cl *clusterState, w *needState) bool {
 			re.cover.AvoidFor(re.free, cl.d.ID, k, re.spread.inDomain(t, d))
 			for i, cell := range t.Top.Domains[d].Cells[k] {
 				if t.Left(re.free, d, k, i) > re.cover.Avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
-					re.spread.Gain(t.Top.Domains[d].Value, cl.unitsIn(w, cl.amount(w, cell.Class))) > 0 {
+					re.spread.Helps(t.Top.Domains[d].Value, cl.unitsIn(w, cl.amount(w, cell.Class))) {
 					return false
 				}
 			}

@@ -19,7 +19,7 @@ type verdicts struct{ *plan }
 func (vs *verdicts) block(cl *clusterState) *engine.Block {
 	b := &engine.Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]engine.Verdict, len(cl.d.Needs)), Excluded: cl.excluded, Protected: cl.protected,
 		Folded: cl.folds}
-	n, missing, domains := 0, 0, 0
+	n, shares, missing, domains := 0, 0, 0, 0
 	for i := range cl.needs {
 		w := &cl.needs[i]
 		if cl.short(w) {
@@ -32,8 +32,14 @@ func (vs *verdicts) block(cl *clusterState) *engine.Block {
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
 			n++
 		}
+		for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+			shares++
+		}
 	}
 	b.Claims = make([]engine.Claim, 0, n)
+	if shares > 0 {
+		b.Shares = make([]engine.Share, 0, shares)
+	}
 	if missing > 0 {
 		b.Missing = make([]engine.Missing, 0, missing)
 	}

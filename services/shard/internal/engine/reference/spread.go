@@ -78,6 +78,9 @@ func (n *State) shareable(d *Need, m *Machine, offered, needs int64) int64 {
 		return more.served(d.Spread) - r.served(d.Spread)
 	}
 	want := min(gain(offered), needs)
+	if want <= 0 { // a value that begins to count may let the others hold less
+		return 0
+	}
 	return smallest(offered, func(x int64) bool { return gain(x) >= want })
 }
 
