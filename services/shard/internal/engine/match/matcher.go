@@ -30,8 +30,22 @@ type term struct {
 	key    symbol.ID
 	known  bool // the key is known
 	values []symbol.ID
+	texts  []string            // instead, where they are many: ascending
 	any    bool                // Same without values: presence is enough
 	number *demand.Requirement // of Gt and Lt, which read the value as an integer
+}
+
+// resolvedMax is how many values of a requirement are looked up with each change of the classes. Longer lists are searched for the values of classes,
+// which are few: one roll-up may list millions.
+const resolvedMax = 8
+
+// lists reports whether a value is among those of the requirement.
+func (t *term) lists(inv *inventory.Table, v symbol.ID) bool {
+	if t.texts == nil {
+		return slices.Contains(t.values, v)
+	}
+	_, listed := slices.BinarySearch(t.texts, inv.Space().Strings.Text(v))
+	return listed
 }
 
 // Sync brings the answers up to date with the classes of the table.
@@ -117,9 +131,13 @@ func resolved(into []term, list []demand.Requirement, inv *inventory.Table) []te
 			t.number = &q
 		}
 		t.key, t.known = str.Find(r.Key)
-		for _, v := range r.Values {
-			if id, ok := str.Find(v); ok {
-				t.values = append(t.values, id)
+		if len(r.Values) > resolvedMax {
+			t.texts = r.Values
+		} else {
+			for _, v := range r.Values {
+				if id, ok := str.Find(v); ok {
+					t.values = append(t.values, id)
+				}
 			}
 		}
 		into = append(into, t)
@@ -146,7 +164,8 @@ func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
 
 // holds reports whether a class satisfies all terms.
 func holds(terms []term, inv *inventory.Table, c *inventory.Class) bool {
-	for _, t := range terms {
+	for i := range terms {
+		t := &terms[i]
 		var v symbol.ID
 		has := false
 		if t.known {
@@ -155,9 +174,9 @@ func holds(terms []term, inv *inventory.Table, c *inventory.Class) bool {
 		ok := false
 		switch t.op {
 		case demand.In:
-			ok = has && slices.Contains(t.values, v)
+			ok = has && t.lists(inv, v)
 		case demand.NotIn:
-			ok = !has || !slices.Contains(t.values, v)
+			ok = !has || !t.lists(inv, v)
 		case demand.Exists:
 			ok = has
 		case demand.DoesNotExist:
@@ -165,7 +184,7 @@ func holds(terms []term, inv *inventory.Table, c *inventory.Class) bool {
 		case demand.Gt, demand.Lt:
 			ok = has && t.number.Compares(inv.Space().Strings.Text(v))
 		case demand.Same:
-			ok = has && (t.any || slices.Contains(t.values, v))
+			ok = has && (t.any || t.lists(inv, v))
 		}
 		if !ok {
 			return false
