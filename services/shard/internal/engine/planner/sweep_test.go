@@ -39,3 +39,31 @@ func TestProfilesThatAreGoneLeaveNothingBehind(t *testing.T) {
 		t.Errorf("%d matchers (%d ids) and %d markets are remembered, %d matchers at the start", matchers, ids, markets, start)
 	}
 }
+
+// ENG-21.11: a cluster that replaces a large demand again and again by rows whose profiles name other values, each credited ahead of its plan, makes no plan start
+// from nothing, which would look at all other clusters again.
+func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 1000, Needs: 100, Clusters: 20}, 1))
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: bw.w})
+	name := workload.ClusterName(0)
+	for n := range 8 {
+		rows := make([]demand.Row, 2*match.CatalogMax)
+		for i := range rows {
+			rows[i] = bw.rows[0]
+			rows[i].Profile.Spread = nil
+			rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.In, Values: []string{fmt.Sprint("a-", n, "-", i)}}}
+			rows[i].Seal()
+		}
+		bw.w.Demand.Replace(name, rows, nil, 1)
+		for part := range planner.AheadParts(len(rows)) {
+			pl.CreditAhead(engine.Input{World: bw.w}, name, part)
+		}
+		if got := pl.Plan(engine.Input{World: bw.w}); n > 0 && got.Counters.DirtyClusters >= 20 { // the first one is new to it
+			t.Errorf("replacement %d: the plan credits all %d clusters", n, got.Counters.DirtyClusters)
+		}
+	}
+	if matchers, _, _ := pl.Remembered(); matchers > match.CatalogMax+2*bw.w.Demand.FormLen() {
+		t.Errorf("%d matchers are remembered", matchers)
+	}
+}
