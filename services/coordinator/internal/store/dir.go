@@ -98,32 +98,45 @@ func Open(dir string, o Options) (*Dir, error) {
 // waysOut is what a person can do about damage.
 const waysOut = "start this replica with an empty data directory so that it joins the others again, or restore a snapshot if there are no others"
 
+// keepIt is what a person can do about a disk that takes nothing: the files are whole, and must not be given up.
+const keepIt = "nothing is damaged: keep the data directory, make it writable or make room on its disk, and start the replica again"
+
+// withRemedy adds to why a directory cannot be opened what can be done.
+func withRemedy(err error) error {
+	for _, refused := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, refused) {
+			return fmt.Errorf("%w; %s", err, keepIt)
+		}
+	}
+	return fmt.Errorf("%w; %s", err, waysOut)
+}
+
 func (d *Dir) open(o Options) error {
 	if err := finishRestore(d.Path); err != nil {
 		return err
 	}
 	root := filepath.Join(d.Path, raftDir)
 	if err := whole(root); err != nil {
-		return fmt.Errorf("%w; %s", err, waysOut)
+		return withRemedy(err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, snapshotDir), 0o700); err != nil {
 		return err
 	}
 	var err error
 	if d.Log, err = OpenLog(filepath.Join(root, logDir), LogOptions{OnFailure: o.OnFailure, OnSync: o.OnSync, sync: o.sync}); err != nil {
-		return fmt.Errorf("%w; %s", err, waysOut)
+		return withRemedy(err)
 	}
 	if d.Snapshots, err = openSnapshots(root, o.Logger); err != nil {
 		return err
 	}
 	if err := d.checkSnapshots(root, o.CheckState); err != nil {
-		return fmt.Errorf("%w; %s", err, waysOut)
+		return withRemedy(err)
 	}
 	// Last: its presence says that the other stores were begun.
 	if d.Stable, err = OpenStable(filepath.Join(root, stableFile), o.OnFailure); err == nil {
 		d.Stable.sync = o.sync
 	} else {
-		return fmt.Errorf("%w; %s", err, waysOut)
+		return withRemedy(err)
 	}
 	return syncDir(d.Path)
 }

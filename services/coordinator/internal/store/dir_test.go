@@ -2,10 +2,12 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,6 +78,45 @@ func TestMissingPart(t *testing.T) {
 		}
 		if _, err := Open(dir, options()); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "empty data directory") {
 			t.Errorf("without %s: %v", part, err)
+		}
+	}
+}
+
+// COORD-5.2, 5.3: a replica that starts while its disk is full does not tell people to give up its data, which is whole: on one disk all replicas say the same. With room again it
+// starts as it was.
+func TestAFullDiskAtTheStartIsNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	fill := func() error {
+		d, err := Open(dir, options())
+		if err != nil {
+			return err
+		}
+		next, err := d.Log.LastIndex()
+		return errors.Join(err, d.Log.StoreLog(entry(next+1, 10)), d.Close())
+	}
+	if err := fill(); err != nil {
+		t.Fatal(err)
+	}
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := fill()
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "keep the data directory") || strings.Contains(err.Error(), "empty data directory") {
+		t.Errorf("with a full disk: %v", err)
+	}
+	if err := fill(); err != nil {
+		t.Error(err)
+	}
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		if got := withRemedy(fmt.Errorf("write x: %w", e)).Error(); !strings.HasSuffix(got, keepIt) {
+			t.Error(got)
 		}
 	}
 }
