@@ -101,7 +101,7 @@ func (c *rollups) judgeRollup(cl *cluster, e RollupArrived) {
 			return
 		}
 	}
-	if c.world.Demand.IsLarge(cl.Name, len(e.Rows)) {
+	if c.world.Demand.IsLarge(cl.Name, max(len(e.Rows), int(e.Bytes/rowBytes))) {
 		c.stage(cl, e, totals)
 		return
 	}

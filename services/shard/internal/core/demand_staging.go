@@ -10,6 +10,14 @@ import (
 // A large roll-up is taken in part by part, one for each event or Tick, and clusters with one take turns (SHARD-8.9). Why: at
 // all limits of a roll-up it would hold up the acknowledgements of every other cluster.
 
+// rowBytes is how much of a roll-up counts as a row: a few rows may list millions of values.
+const rowBytes = 256
+
+// part is how many rows of it are taken in at once.
+func (s *stagedRollup) part() int {
+	return int(max(1, demand.PartRows*int64(len(s.event.Rows))/max(int64(len(s.event.Rows)), s.event.Bytes/rowBytes, 1)))
+}
+
 // stage begins to take in a roll-up.
 func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows)}
@@ -33,7 +41,7 @@ func (c *rollups) stagePart() {
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
 		c.staging = c.staging[1:]
-		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, demand.PartRows) || c.world.Demand.Order(cl.Name, rows, c.now) {
+		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, cl.staged.part()) || c.world.Demand.Order(cl.Name, rows, c.now) {
 			c.staging = append(c.staging, cl)
 		} else {
 			c.staged(cl)

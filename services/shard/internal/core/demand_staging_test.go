@@ -80,6 +80,30 @@ func TestLargeRollupsAreTakenInInParts(t *testing.T) {
 	}
 }
 
+// SHARD-8.9: a roll-up of few rows is taken in in parts, too, if they are large.
+func TestFewLargeRowsAreTakenInInParts(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("large")
+	w.connect("red")
+	w.run(Minute)
+	w.arrival++
+	w.step(RollupArrived{Cluster: "large", Session: w.sessions["large"], Arrival: w.arrival, Rows: manyNeeds(64, "a"), Hash: "1", RowCount: 64, Received: w.mono, Bytes: 16 << 20})
+	w.offer("red", "1", needs(0, 1))
+	if w.answered("red") != 1 || w.answered("large") != 0 {
+		t.Fatalf("answered: red %d, large %d times; red goes first", w.answered("red"), w.answered("large"))
+	}
+	ticks := 0
+	for ; w.answered("large") == 0; ticks++ {
+		if w.mono, w.wall = w.mono+1, w.wall+1; ticks > 1000 {
+			t.Fatal("it is never taken in")
+		}
+		w.step(Tick{})
+	}
+	if ticks < 32 {
+		t.Errorf("64 rows of 256 KiB took %d steps", ticks)
+	}
+}
+
 // SHARD-8.9, 8.4: what is on its way of a session that ends is given up, and nothing of it stays; the next session sends all again.
 func TestLargeRollupOfAnEndedSessionIsGivenUp(t *testing.T) {
 	w := newWorld(t, nil)
