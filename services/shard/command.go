@@ -78,6 +78,7 @@ func NewCommand() *cobra.Command {
 	fs.DurationVar(&c.HintInterval, "available-capacity-interval", 5*time.Second, "shortest time between two changes of one capacity hint")
 	fs.IntVar(&c.SessionsMax, "max-sessions", 10_000, "most clusters that may have a session at the same time")
 	fs.DurationVar(&c.SessionAgeMax, "session-max-age", 12*time.Hour, "longest duration of a session; the operator then opens a new one")
+	fs.IntVar(&c.MachinesMax, "max-machines", 2_000_000, "most machines of all providers that the shard takes; new ones above that are rejected and counted")
 	config.BytesVar(fs, &c.RollupBytesMax, "max-rollup-bytes", 16<<20, "largest roll-up that is accepted, in bytes (usual ones have a few KB)")
 	fs.IntVar(&c.RollupNeedsMax, "max-rollup-needs", 50_000, "most rows that an accepted roll-up may have")
 	fs.Int64Var(&c.EpochFloor, "epoch-floor", 0, "lowest epoch that this process may take; needed when the epoch file cannot be read")

@@ -63,6 +63,7 @@ type Config struct {
 	SilentAfter, CreatingStuckAfter, ConfiguringStuckAfter     time.Duration // 10, 30, 20 min
 	HintInterval                                               time.Duration // 5 s
 	SessionsMax                                                int           // 10,000
+	MachinesMax                                                int           // 2,000,000
 	SessionAgeMax                                              time.Duration // 12 h
 	RollupBytesMax                                             int64         // 16 MiB
 	RollupNeedsMax                                             int           // 50,000
@@ -129,6 +130,9 @@ func (c *Config) defaults() {
 	set(&c.DecisionLogRetention, 168*time.Hour)
 	if c.SessionsMax == 0 {
 		c.SessionsMax = 10_000
+	}
+	if c.MachinesMax == 0 {
+		c.MachinesMax = 2_000_000
 	}
 	if c.RollupBytesMax == 0 {
 		c.RollupBytesMax = 16 << 20
@@ -226,7 +230,7 @@ func (c *Config) check() error {
 		flag string
 		v    int
 	}{{"execute-concurrency", c.ExecuteConcurrency}, {"execute-per-cluster", c.ExecutePerCluster}, {"provider-concurrency", c.ProviderConcurrency},
-		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"preempt-rate", c.PreemptRate}, {"cluster-machines-max", c.ClusterMachinesMax}, {"max-sessions", c.SessionsMax},
+		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"preempt-rate", c.PreemptRate}, {"cluster-machines-max", c.ClusterMachinesMax}, {"max-sessions", c.SessionsMax}, {"max-machines", c.MachinesMax},
 		{"max-rollup-needs", c.RollupNeedsMax}, {"metrics-warmup-cycles", c.MetricsWarmupCycles}} {
 		if n.v < 0 {
 			fail("--%s %d is negative", n.flag, n.v)
@@ -258,7 +262,7 @@ func (c *Config) checkNotZero() error {
 		"inflight-poll-interval": int64(c.InflightPoll), "execute-concurrency": int64(c.ExecuteConcurrency), "execute-per-cluster": int64(c.ExecutePerCluster),
 		"provider-concurrency": int64(c.ProviderConcurrency), "bootstrap-timeout": int64(c.BootstrapTimeout), "execute-timeout": int64(c.ExecuteTimeout),
 		"reclaim-cap-window": int64(c.ReclaimCapWindow), "silent-after": int64(c.SilentAfter), "creating-stuck-after": int64(c.CreatingStuckAfter),
-		"configuring-stuck-after": int64(c.ConfiguringStuckAfter), "available-capacity-interval": int64(c.HintInterval), "max-sessions": int64(c.SessionsMax),
+		"configuring-stuck-after": int64(c.ConfiguringStuckAfter), "available-capacity-interval": int64(c.HintInterval), "max-sessions": int64(c.SessionsMax), "max-machines": int64(c.MachinesMax),
 		"session-max-age": int64(c.SessionAgeMax), "max-rollup-bytes": c.RollupBytesMax, "max-rollup-needs": int64(c.RollupNeedsMax),
 		"shutdown-grace": int64(c.ShutdownGrace), "decision-log-max-bytes": c.DecisionLogBytesMax} {
 		if v == 0 {
@@ -312,7 +316,7 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
 		EmptyAfter: int64(c.ReleaseUnusedAfter),
 		DrainForce: c.DrainDeadlinePolicy == "force", DrainDeadline: int64(c.DrainDeadline),
-		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "", AloneAfter: int64(c.AloneAfter),
+		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), MachinesMax: int64(c.MachinesMax), Coordinated: c.CoordinatorAddr != "", AloneAfter: int64(c.AloneAfter),
 		ForgetCoordinator: c.ForgetCoordinator, Features: features,
 	}
 	for _, p := range c.Providers {

@@ -24,10 +24,10 @@ func TestWrongFlagsAreNamedTogether(t *testing.T) {
 		{nil, []string{"--provider-addr is empty", "no built-in fake one"}},
 		{[]string{"--provider-addr", "nonsense", "--id", "a b", "--reclaim-cap-fraction", "3", "--incremental-reconcile", "maybe", "--silent-after", "-1s",
 			"--available-capacity-interval", "-1s", "--metrics-warmup-cycles", "-1", "--epoch-floor", "-7", "--shutdown-grace", "0",
-			"--cycle-min-spacing", "0", "--execute-concurrency", "0", "--release-delay", "-1s", "--drain-deadline-policy", "perhaps", "--session-handover-wait", "6m", "--drain-deadline", "25h"},
+			"--cycle-min-spacing", "0", "--execute-concurrency", "0", "--max-machines", "0", "--release-delay", "-1s", "--drain-deadline-policy", "perhaps", "--session-handover-wait", "6m", "--drain-deadline", "25h"},
 			[]string{`--provider-addr "nonsense"`, `--id "a b"`, "--reclaim-cap-fraction 3", `--incremental-reconcile "maybe"`, "--silent-after -1s",
 				"--available-capacity-interval -1s", "--metrics-warmup-cycles -1", "--epoch-floor -7", "--shutdown-grace 0", "--cycle-min-spacing 0",
-				"--execute-concurrency 0", "--release-delay -1s", `--drain-deadline-policy "perhaps"`, "--session-handover-wait 6m", "--drain-deadline 25h0m0s must be"}},
+				"--execute-concurrency 0", "--max-machines 0", "--release-delay -1s", `--drain-deadline-policy "perhaps"`, "--session-handover-wait 6m", "--drain-deadline 25h0m0s must be"}},
 		{[]string{"--reclaim-cap-fraction", "0.0004"}, []string{"--reclaim-cap-fraction 0.0004 is less than the minimum of 0.001"}}, // it became 0.05
 		{[]string{"--reclaim-cap-fraction", "0.0019", "--drain-deadline", "90500ms", "--cluster-penalty-max", "3", "--cluster-spend-max", "1.2345678"}, // became 0.001, 90 s, 2 and 1.234567
 			[]string{"--reclaim-cap-fraction 0.0019 is not a whole number of thousandths: give 0.001 or 0.002", "--drain-deadline 1m30.5s must be whole seconds",

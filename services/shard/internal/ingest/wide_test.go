@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +61,26 @@ func TestDistinctKeysAreBounded(t *testing.T) {
 		e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
 		if (e.Reject == nil) != x.ok || e.Reject != nil && e.Reject.Reason != "too_large" {
 			t.Errorf("%d rows with %d keys, %v: %+v", x.rows, x.keys, x.op, e.Reject)
+		}
+	}
+}
+
+// docs/security.md says what the code does.
+func TestLimitsAreThoseOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, want := range map[string]bool{
+		"| 50,000 rows, 1,024 names, 2,000,000 together |":                  resourceNamesMax == 1024 && rowNamesMax == 2_000_000,
+		"| topology keys of a roll-up × machines | 64 keys,":                topologyKeysMax == 64,
+		"| label keys of a roll-up × machines | 1,024 keys,":                labelKeysMax == 1024,
+		"1,024 × 63 × 16 × 50,000 × 512 | the shard's chart limit of 8 GiB": outOfServiceMax == 50_000 && nodeRoomsMax == 512,
+	} {
+		if !strings.Contains(string(text), row) {
+			t.Errorf("the page does not say %q", row)
+		} else if !want {
+			t.Errorf("the page says %q, and the code another figure", row)
 		}
 	}
 }
