@@ -163,7 +163,7 @@ func zipped(m protoreflect.MethodDescriptor, data []byte) request {
 	return r
 }
 
-// Hardening: callers of every kind of identity misuse every RPC for a while, and until 10,000 calls are made. BIGFLEET_HOSTILE_SECONDS says how long at
+// Hardening: callers of every kind of identity misuse every RPC for a while, and until 10,000 calls are made. Each program is killed meanwhile and starts again. BIGFLEET_HOSTILE_SECONDS says how long at
 // least, BIGFLEET_HOSTILE_SEED repeats what was sent, up to the order in which it arrives.
 func TestHostileCallers(t *testing.T) {
 	length := time.Duration(environment(t, "BIGFLEET_HOSTILE_SECONDS", 45)) * time.Second
@@ -241,6 +241,7 @@ func TestHostileCallers(t *testing.T) {
 		c := s.caller(h.id)
 		all.Go(func() { s.askAgain(ctx, c, name, h.procedure, methods[h.procedure]) })
 	}
+	all.Go(func() { s.restarts(ctx, length/4) })
 	all.Wait()
 	for procedure := range methods {
 		if _, ok := sent.Load(procedure); !ok {
@@ -254,6 +255,29 @@ func TestHostileCallers(t *testing.T) {
 		t.Errorf("%d calls were made, at least %d are wanted", n, callsMin)
 	}
 	s.unharmed()
+}
+
+// restarts kills each program once, one after the other, and starts it again: what the callers do meanwhile must keep none from it.
+func (s *stage) restarts(ctx context.Context, pause time.Duration) {
+	for _, name := range []string{"provider", "shard", "coordinator"} {
+		select {
+		case <-ctx.Done():
+			s.t.Errorf("the callers were done before %s was started again", name)
+			return
+		case <-time.After(pause):
+		}
+		s.unharmed()
+		s.procs[name].Kill()
+		began := time.Now()
+		starting, done := context.WithTimeout(s.t.Context(), patience)
+		err := s.procs[name].Start(starting)
+		done()
+		if err != nil {
+			s.t.Errorf("%s does not start again among the callers: %v", name, err)
+			return
+		}
+		s.t.Logf("%s is up again after %s", name, time.Since(began).Round(time.Millisecond))
+	}
 }
 
 // askAgain makes a read of an honest caller ten times a second. Each must be answered within its patience.
