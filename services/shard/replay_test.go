@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,27 @@ func TestRealLogReplays(t *testing.T) {
 		if int(machines) != billed {
 			t.Errorf("%d machines cost something at the end, want %d", machines, billed)
 		}
+	}
+	// OPS-4.19: what was spent between two times; two parts add up to the whole.
+	spent := func(from, to int64) (float64, []*pb.CostPoint) {
+		bill, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, Cost: &shard.ReplayCost{GroupBy: []string{"cluster"}, Points: 4, From: from, To: to}}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bill.Spent, bill.Costs
+	}
+	all, points := spent(0, 0)
+	middle := (points[0].AtUnixNanos + points[len(points)-1].AtUnixNanos) / 2
+	before, early := spent(0, middle)
+	after, late := spent(middle, 0)
+	if all <= 0 || before <= 0 || after <= 0 || math.Abs(before+after-all) > all/1e6 {
+		t.Errorf("%g until the middle and %g from there on; the whole is %g", before, after, all)
+	}
+	if early[len(early)-1].AtUnixNanos != middle || late[0].AtUnixNanos != middle {
+		t.Errorf("the first part ends at %d and the second begins at %d, want %d", early[len(early)-1].AtUnixNanos, late[0].AtUnixNanos, middle)
+	}
+	if none, points := spent(points[len(points)-1].AtUnixNanos+1, 0); none != 0 || len(points) != 0 {
+		t.Errorf("after the end of the log %g was spent, %v", none, points)
 	}
 	for name, value := range map[string]string{"Nonsense": "1", "JoinTimeout": "5", "ParkAfter": "soon", "Sharing": "maybe"} {
 		if _, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, Policy: map[string]string{name: value}}, &out); err == nil {

@@ -11,7 +11,9 @@ import (
 // ReplayCost asks a replay what the machines cost over the time of the log.
 type ReplayCost struct {
 	GroupBy []string // as GetCostRequest
-	Points  int      // about so many over the whole log, 2 at the least
+	Points  int      // about so many over the time, 2 at the least
+	From    int64    // Unix nanoseconds; 0: the beginning of the log
+	To      int64    // Unix nanoseconds; 0: its end
 }
 
 // costStep is how far apart costs are looked at first; a longer log makes it double again and again.
@@ -23,6 +25,7 @@ type costs struct {
 	ReplayCost
 	every, next int64 // Unix nanoseconds
 	points      []*pb.CostPoint
+	done        bool    // the time that was asked for is over
 	last        int64   // up to when spent counts; 0 before the first step
 	spent       float64 // millionths of a dollar
 }
@@ -38,7 +41,10 @@ func (x *costs) before(at core.At, c *core.Core) {
 	x.spend(now, c)
 	switch {
 	case x.next == 0: // the first step of a log: nothing is known before it
-		x.next = now + x.every
+		x.next = max(now+x.every, x.From)
+	case x.done:
+	case x.To != 0 && now >= x.To:
+		x.points, x.done = append(x.points, x.look(x.To, c)), true
 	case now >= x.next:
 		x.points = append(x.points, x.look(x.next, c))
 		x.next += (now-x.next)/x.every*x.every + x.every
@@ -54,16 +60,23 @@ func (x *costs) before(at core.At, c *core.Core) {
 	}
 }
 
-// spend books what exists from the step before until now. The points have no part in it.
+// spend books what exists from the step before until now, as far as it is in the time that was asked for. The points have no part in it.
 func (x *costs) spend(now int64, c *core.Core) {
-	if x.last != 0 && now > x.last {
-		x.spent += float64(c.CostPerHour()) * time.Duration(now-x.last).Hours()
+	from, to := max(x.last, x.From), now
+	if x.To != 0 {
+		to = min(now, x.To)
+	}
+	if x.last != 0 && to > from {
+		x.spent += float64(c.CostPerHour()) * time.Duration(to-from).Hours()
 	}
 	x.last = max(x.last, now)
 }
 
 func (x *costs) end(at int64, c *core.Core) []*pb.CostPoint {
 	x.spend(at, c)
+	if x.done || at < x.From {
+		return x.points
+	}
 	return append(x.points, x.look(at, c))
 }
 

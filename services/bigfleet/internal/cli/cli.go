@@ -57,14 +57,14 @@ import (
 // Main runs one command line and returns the exit code. args are without the program's name.
 func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	data := &reader{Writer: e.Out}
-	e.Raw, e.Out, e.Err = data, output.Safe(data), output.Safe(e.Err)
+	e.Raw, e.Out, e.Err = data, output.Safe(data), output.On(output.Safe(e.Err), e.ErrWidth)
 	a := app.New(e)
 	defer a.Close()
 	root := New(a)
 	called(root, e.Program)
 	root.SetArgs(args)
 	root.SetIn(e.In)
-	root.SetOut(e.Out)
+	root.SetOut(output.On(e.Out, e.Width)) // help; a verb writes to the App
 	root.SetErr(e.Err)
 	shells(root)
 	started := false
@@ -125,9 +125,7 @@ func New(a *app.App) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &exit.Error{Code: exit.Usage, Message: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
-	})
+	root.SetFlagErrorFunc(unknownFlag)
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
 		up.New(a), up.NewAllInOne(a), up.NewDemo(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
@@ -145,6 +143,7 @@ func New(a *app.App) *cobra.Command {
 		root.AddCommand(c)
 	}
 	helpOrNearest(root)
+	nearestVerb(root)
 	sections(root)
 	completes(a, root)
 	takesNames(root)

@@ -11,28 +11,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
-// meant are words that people try first, and the verb that answers.
-var meant = map[string]string{
-	"why": "explain", "diagnose": "doctor", "check": "doctor", "health": "doctor", "info": "status", "overview": "status", "ps": "top",
-	"pod": "explain pod/NAME", "pods": "explain pod/NAME", "deployment": "explain deployment/NAME", "job": "explain job/NAME", "node": "explain node/NAME", "nodes": "get machines -o wide",
-	"need": "get needs", "needs": "get needs", "demand": "get needs", "list": "get", "ls": "get", "show": "describe", "inspect": "describe",
-	"log": "history", "logs": "history", "audit": "get audit", "record": "history", "timeline": "history", "diff": "history --diff FIRST,SECOND", "follow": "events", "watch": "events",
-	"price": "cost", "prices": "cost", "costs": "cost", "spend": "cost", "bill": "cost", "waste": "cost --waste", "usage": "cost --waste", "idle": "cost --waste",
-	"simulate": "plan", "whatif": "plan", "what-if": "plan", "stop": "pause", "freeze": "pause", "unpause": "resume", "continue": "resume",
-	"drain": "machines drain", "cordon": "machines cordon", "uncordon": "machines uncordon", "retry": "machines retry", "zones": "get domains", "limits": "get quotas",
-	"backup": "snapshot save", "restore": "snapshot restore", "leader": "raft status", "hints": "get hints", "moves": "get moves", "install": "crds apply", "context": "config view",
-}
-
-func unknown(c *cobra.Command, name string) error {
-	hint := "`bigfleet --help` lists the commands"
-	if verb := meant[strings.ToLower(name)]; verb != "" && !c.HasParent() {
-		hint = "Did you mean `bigfleet " + verb + "`?"
-	} else if near := c.SuggestionsFor(name); len(near) > 0 {
-		hint = "Did you mean `bigfleet " + strings.Join(near, "` or `bigfleet ") + "`?"
-	}
-	return &exit.Error{Code: exit.Usage, Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
-}
-
 // helpOrNearest makes `help` refuse what is not a command, as the command line itself does.
 func helpOrNearest(root *cobra.Command) {
 	root.InitDefaultHelpCmd()

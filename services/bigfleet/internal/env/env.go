@@ -27,6 +27,7 @@ type Env struct {
 	Now      func() time.Time
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
+	Tells    bool // Err is a terminal
 
 	Typing func() (restore func(), err error) // makes each key arrive at In at once and unseen; nil without a keyboard
 
@@ -41,6 +42,7 @@ func System() Env {
 	return Env{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), Asks: term.IsTerminal(int(os.Stdin.Fd())),
+		Tells: term.IsTerminal(int(os.Stderr.Fd())),
 		Typing: func() (func(), error) {
 			in := int(os.Stdin.Fd())
 			was, err := term.MakeRaw(in)
@@ -48,11 +50,12 @@ func System() Env {
 		},
 		Program: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"),
 		Screen: func() (int, int) {
-			columns, lines, err := term.GetSize(int(os.Stdout.Fd()))
-			if err != nil {
-				return 0, 0
+			for _, f := range []*os.File{os.Stdout, os.Stderr} {
+				if columns, lines, err := term.GetSize(int(f.Fd())); err == nil {
+					return columns, lines
+				}
 			}
-			return columns, lines
+			return 0, 0
 		},
 	}
 }
@@ -79,6 +82,15 @@ func (e Env) Size() (columns, lines int) {
 // Width is how wide the terminal is; 0 where nothing needs to fit.
 func (e Env) Width() int {
 	columns, _ := e.Size()
+	return columns
+}
+
+// ErrWidth is how wide the terminal is that shows Err; 0 where it goes elsewhere.
+func (e Env) ErrWidth() int {
+	if !e.Tells || e.Screen == nil {
+		return 0
+	}
+	columns, _ := e.Screen()
 	return columns
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,10 +56,11 @@ func Parse(s string) (Format, error) {
 // ForPeople says whether rows and sentences are wanted instead of messages.
 func (f Format) ForPeople() bool { return f == Table || f == Wide }
 
-// Column is one column of a table. Wide columns show with -o wide only; spare ones give way on a narrow screen.
+// Column is one column of a table. Wide columns show with -o wide only; spare ones give way on a narrow screen, and folded ones go below
+// their row there.
 type Column struct {
-	Head        string
-	Wide, Spare bool
+	Head              string
+	Wide, Spare, Fold bool
 }
 
 // List is an answer of many things.
@@ -268,6 +270,17 @@ func addSentences(v any, m protoreflect.Message, say Words) {
 	})
 }
 
+// money is an amount as tables print it.
+var money = regexp.MustCompile(`^\$([0-9.]+)(?:/h)?$`)
+
+// plain is a cell as a spreadsheet can count with it: dollars are a number, and nothing is empty.
+func plain(cell string) string {
+	if cell == Never {
+		return ""
+	}
+	return money.ReplaceAllString(Text(cell), "$1")
+}
+
 // writeCSV prints every column, for spreadsheets.
 func writeCSV(w io.Writer, l List) error {
 	out, row := csv.NewWriter(w), make([]string, len(l.Columns))
@@ -279,7 +292,7 @@ func writeCSV(w io.Writer, l List) error {
 	}
 	for _, cells := range l.Rows {
 		for i, cell := range cells {
-			row[i] = Text(cell)
+			row[i] = plain(cell)
 		}
 		if err := out.Write(row); err != nil {
 			return err

@@ -51,11 +51,11 @@ func TestNoRowIsForged(t *testing.T) {
 	}
 }
 
-// -o csv has every column, wide ones too, and quotes what needs it.
+// -o csv has every column, wide ones too, and quotes what needs it. A spreadsheet can add its dollars up; a sentence keeps them as they are.
 func TestCSV(t *testing.T) {
 	var out bytes.Buffer
-	l := List{Columns: []Column{{Head: "NAME"}, {Head: "ZONE", Wide: true}}, Rows: [][]string{{`a "b", c`, "eu-1"}}}
-	if err := CSV.Write(&out, l); err != nil || out.String() != "NAME,ZONE\n\"a \"\"b\"\", c\",eu-1\n" {
+	l := List{Columns: []Column{{Head: "NAME"}, {Head: "ZONE", Wide: true}, {Head: "PRICE"}, {Head: "WHY"}}, Rows: [][]string{{`a "b", c`, "eu-1", "$0.11/h", "at $0.11/h"}, {"d", Never, "$12.50", ""}}}
+	if err := CSV.Write(&out, l); err != nil || out.String() != "NAME,ZONE,PRICE,WHY\n\"a \"\"b\"\", c\",eu-1,0.11,at $0.11/h\nd,,12.50,\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }

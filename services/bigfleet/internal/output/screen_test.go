@@ -49,6 +49,26 @@ func TestSpareColumns(t *testing.T) {
 	}
 }
 
+// A sentence is not cut: it goes on below its beginning, and below its row where the screen has no room beside it.
+func TestFoldedColumns(t *testing.T) {
+	list := output.List{Columns: []output.Column{{Head: "TIME"}, {Head: "CAUSE", Spare: true}, {Head: "WHY", Fold: true}},
+		Rows: [][]string{{"08:00:00", "outranked", "need/blue/web outranks need/red/batch and takes its machine."}, {"08:00:01", "unused", output.Never}}}
+	for columns, want := range map[int]string{
+		0:  "TIME      CAUSE      WHY\n08:00:00  outranked  need/blue/web outranks need/red/batch and takes its machine.\n08:00:01  unused     —\n",
+		60: "TIME      CAUSE      WHY\n08:00:00  outranked  need/blue/web outranks need/red/batch\n                     and takes its machine.\n08:00:01  unused     —\n",
+		42: "TIME      WHY\n08:00:00  need/blue/web outranks\n          need/red/batch and takes its\n          machine.\n08:00:01  —\n",
+		34: "TIME      CAUSE\n08:00:00  outranked\n  need/blue/web outranks\n    need/red/batch and takes its\n    machine.\n08:00:01  unused\n",
+	} {
+		var out strings.Builder
+		if err := output.Table.Write(output.On(&out, func() int { return columns }), list); err != nil {
+			t.Fatal(err)
+		}
+		if out.String() != want {
+			t.Errorf("%d columns:\n%swant\n%s", columns, &out, want)
+		}
+	}
+}
+
 // A sentence continues below where its text began, and a command in it stays whole.
 func TestSentencesWrap(t *testing.T) {
 	for in, want := range map[string]string{

@@ -25,7 +25,7 @@ var asked = map[string]string{
 	"history":  "history machine/MACHINE|history --diff 1",
 	"explain":  "explain need/red/BATCH|explain machine/MACHINE|explain cluster/red|explain pod WAITING --kube-context red|explain pod RUNNING --kube-context red|explain deployment huge --kube-context red|explain node/NODE --kube-context red",
 	"describe": "describe machine MACHINE|describe cluster red|describe need/red/BATCH|describe shard shard-0",
-	"cost":     "cost|cost --waste|cost --by provider,type|cost --record DIR --points 2", "plan": "plan|plan --drain-zone demo-1a", "wait": "wait --for satisfied cluster/blue",
+	"cost":     "cost|cost --waste|cost --by provider,type|cost --record DIR --points 2", "plan": "plan|plan --drain-zone demo-1a", "wait": "wait --for met cluster/blue",
 	"get machines": "get machines --all", "crds diff": "crds diff --kube-context red", "crds apply": "crds apply --kube-context red", "doctor": "doctor",
 	"replay": "replay DIR", "snapshot save": "snapshot save answer", "snapshot verify": "snapshot verify answer", "snapshot inspect": "snapshot inspect answer",
 	"snapshot restore": "snapshot restore answer --data-dir restored --node-id node-9 --raft-advertise localhost:1", "provider ping": "provider ping PROVIDER", "provider list": "provider list PROVIDER",

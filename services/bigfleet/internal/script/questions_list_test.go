@@ -67,12 +67,12 @@ func aboutDemand() []question {
 			[]string{"red/HUGE  default (3)  0  short  …"}, "", nil},
 		{"Which needs wait behind higher priorities?", "get needs --reason priority-starved", 0, []string{"red/BATCH  -10  short  …"}, "", nil},
 		{"In which order are needs served?", "top --once", 0, []string{"blue/URGENT  1000000  met  100%  2  0  PRICE  …", "---- the first need that is short -------"}, "", nil},
-		{"Is all demand of a cluster met? (in a script)", "wait --for satisfied cluster/blue", 0, []string{"N of N needs are met"}, "the Pods of the cluster, none of which waits", func(t *testing.T, x *truth, _ string) {
+		{"Is all demand of a cluster met? (in a script)", "wait --for met cluster/blue", 0, []string{"N of N needs are met"}, "the Pods of the cluster, none of which waits", func(t *testing.T, x *truth, _ string) {
 			if x.waiting["blue"] != 0 {
 				t.Errorf("%d Pods of blue wait", x.waiting["blue"])
 			}
 		}},
-		{"And of one that waits?", "wait --for satisfied cluster/red --timeout 1s", 4, []string{"N of 3 needs are met", "bigfleet: not satisfied after 1s: …"}, "", nil},
+		{"And of one that waits?", "wait --for met cluster/red --timeout 1s", 4, []string{"N of 3 needs are met", "bigfleet: not met after 1s: …"}, "", nil},
 		{"What capacity was announced to the cluster?", "get hints --cluster red", 0, []string{"red  N  WORD  …"}, "", nil},
 	}
 }

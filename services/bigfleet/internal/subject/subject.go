@@ -70,14 +70,20 @@ func Of(args []string, namespace string, want ...Kind) (Subject, error) {
 	if !known {
 		k = Kind(head)
 	}
+	if name == "" && slices.Contains(kinds, k) && (len(want) == 0 || slices.Contains(want, k)) {
+		return Subject{}, exit.Usagef("the name of the %s is missing: write %s/NAME", k, k)
+	}
 	if found && k.Namespaced() && !strings.Contains(name, "/") {
 		name = namespace + "/" + name
 	}
-	if !found && slices.Contains(kinds, k) && (len(want) == 0 || slices.Contains(want, k)) {
-		return Subject{}, exit.Usagef("the name of the %s is missing: write %s/NAME", k, k)
+	if !found && len(want) == 0 {
+		return Subject{}, exit.Usagef("%q has no kind: write pod/%s, deployment/%s, node/%s, machine/%s or another kind that `--help` lists", args[0], args[0], args[0], args[0], args[0])
 	}
 	if !found {
 		return Parse(args[0], want...)
+	}
+	if k == "provider" {
+		return Subject{}, exit.Usagef("a provider is not explained: `bigfleet describe provider/%s` shows it, and `bigfleet provider ping ADDRESS` asks it", name)
 	}
 	return Parse(string(k)+"/"+name, want...)
 }

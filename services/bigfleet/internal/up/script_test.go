@@ -76,6 +76,17 @@ func TestPictureFitsANarrowTerminal(t *testing.T) {
 	}
 }
 
+// A shard that was stopped is down; one that is slow to answer is not called that.
+func TestPictureOfAShardThatIsLate(t *testing.T) {
+	v := &view{paint: true, start: time.Now(), size: func() (int, int) { return 100, 24 }}
+	if late := v.picture(frame{Late: []string{"shard-1", "shard-2"}}); strings.Contains(late, "down") || !strings.Contains(late, "shard-1, shard-2 do not answer now: the figures are without them") {
+		t.Error(late)
+	}
+	if gone := v.picture(frame{Gone: []string{"shard-0"}}); !strings.Contains(gone, "shard-0 is down: nothing is bought or released for its clusters") {
+		t.Error(gone)
+	}
+}
+
 // OPS-5.5: a story does not end while unneeded machines wait for the reclaim budget: what it would say of the Pods that wait
 // for them is not how it ends. What no machine helps is not waited for.
 func TestAStoryWaitsForTheReclaimBudget(t *testing.T) {

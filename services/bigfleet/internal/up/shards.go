@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -138,19 +139,31 @@ func (w *World) partition(ctx context.Context) error {
 	return nil
 }
 
-// lookAtShards asks every shard. Those that do not answer are named.
-func (w *World) lookAtShards(ctx context.Context) (sum *pb.GetStatusResponse, away []string) {
+// lookAtShards asks every shard at once. Those that were stopped and those that do not answer in time are named.
+func (w *World) lookAtShards(ctx context.Context) (sum *pb.GetStatusResponse, away, late []string) {
 	bounded, cancel := context.WithTimeout(ctx, viewEvery)
 	defer cancel()
-	for _, s := range w.shards {
-		got, err := s.read.GetStatus(bounded, connect.NewRequest(&pb.GetStatusRequest{}))
-		if err != nil {
-			away = append(away, s.id)
-			continue
-		}
-		sum = merged(sum, got.Msg)
+	said := make([]*pb.GetStatusResponse, len(w.shards))
+	var wg sync.WaitGroup
+	for i, s := range w.shards {
+		wg.Go(func() {
+			if got, err := s.read.GetStatus(bounded, connect.NewRequest(&pb.GetStatusRequest{})); err == nil {
+				said[i] = got.Msg
+			}
+		})
 	}
-	return sum, away
+	wg.Wait()
+	for i, s := range w.shards {
+		switch {
+		case said[i] != nil:
+			sum = merged(sum, said[i])
+		case s.Away():
+			away = append(away, s.id)
+		default:
+			late = append(late, s.id)
+		}
+	}
+	return sum, away, late
 }
 
 // merged adds what can be added; the rest is that of the first.

@@ -69,7 +69,8 @@ func (v *view) keep(message, copied string) {
 // frame is what is seen at one moment.
 type frame struct {
 	Status   *bigfleetv1alpha1.GetStatusResponse // of all shards; nil while none answers
-	Gone     []string                            // shards that do not answer
+	Gone     []string                            // shards that were stopped
+	Late     []string                            // shards that do not answer in time
 	Clusters []clusterFrame
 }
 
@@ -92,7 +93,7 @@ func (f *frame) restless() bool {
 // look gathers a frame. The clusters are read from their stores, which makes no call.
 func (w *World) look(ctx context.Context) frame {
 	var f frame
-	f.Status, f.Gone = w.lookAtShards(ctx)
+	f.Status, f.Gone, f.Late = w.lookAtShards(ctx)
 	for _, c := range w.Clusters {
 		f.Clusters = append(f.Clusters, c.look())
 	}
@@ -256,16 +257,27 @@ func (v *view) state(f frame, columns int) (out []string) {
 	if s := f.Status; s != nil {
 		line("machines     %s", states(s))
 		line("needs        %d, %s", s.GetNeeds(), unmet(s))
-		if n := f.missing(); n > 0 && len(f.Gone) == 0 {
+		if n := f.missing(); n > 0 && len(f.Gone)+len(f.Late) == 0 {
 			line("clusters     %d of %d connected; the other operators are reconnecting", len(f.Clusters)-n, len(f.Clusters))
 		}
 		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
 	}
 	if len(f.Gone) > 0 {
-		line("%s is down: nothing is bought or released for its clusters", strings.Join(f.Gone, ", "))
+		line("%s %s down: nothing is bought or released for %s clusters", strings.Join(f.Gone, ", "), verb(f.Gone, "is", "are"), verb(f.Gone, "its", "their"))
+	}
+	if len(f.Late) > 0 {
+		line("%s %s not answer now: the figures are without %s", strings.Join(f.Late, ", "), verb(f.Late, "does", "do"), verb(f.Late, "it", "them"))
 	}
 	line("")
 	return out
+}
+
+// verb is the word after one name or several.
+func verb(names []string, one, several string) string {
+	if len(names) == 1 {
+		return one
+	}
+	return several
 }
 
 // unmet says it in words: a newcomer sees Pods wait while every need is met, because their machines are being made.

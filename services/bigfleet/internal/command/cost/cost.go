@@ -17,6 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
 // New returns the verb.
@@ -29,8 +30,9 @@ func New(a *app.App) *cobra.Command {
 		Short: "Show costs in dollars per hour by cluster, type, zone and more",
 		Long: "Shows what the machines cost per hour: those that serve, those that are idle and kept for a while, and those in motion. Money that\n" +
 			"is spent without need is named on stderr. With --waste it shows, for each cluster, what was asked for, what was bought, and what is\n" +
-			"paid for and not used. With --record it contacts no server: it follows the costs over a shard's decision log.",
-		Example: "  bigfleet cost\n  bigfleet cost --waste\n  bigfleet cost --waste -o csv\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24",
+			"paid for and not used. With --record it contacts no server: it follows the costs over a shard's decision log, from its beginning or\n" +
+			"between two times, and adds up what was spent.\n\nWhat a team costs now is in `bigfleet get needs --team NAME -o wide`. A time is " + when.Forms + ".",
+		Example: "  bigfleet cost\n  bigfleet cost --waste\n  bigfleet cost --waste -o csv\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24\n  bigfleet cost --record /var/lib/bigfleet-shard --from 09:00 --to 17:00",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := check(by); err != nil {
 				return err
@@ -48,13 +50,15 @@ func New(a *app.App) *cobra.Command {
 				return recorded(c.Context(), a, by, log)
 			}
 			if log != (record{Points: pointsDefault}) {
-				return exit.Usagef("--points, --epoch and --stop-at need a decision log: name it with --record")
+				return exit.Usagef("--from, --to, --points, --epoch and --stop-at need a decision log: name the --data-dir of a shard with --record")
 			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, by) })
 		},
 	}
 	c.Flags().BoolVar(&waste, "waste", false, "show what is paid for and not used, the largest first")
 	c.Flags().StringVar(&log.Dir, "record", "", "follow the costs over a recorded decision log in this directory instead of asking running shards")
+	c.Flags().StringVar(&log.From, "from", "", "with --record: count from this age or time; default: the beginning of the log")
+	c.Flags().StringVar(&log.To, "to", "", "with --record: count up to this age or time; default: the end of the log")
 	c.Flags().IntVar(&log.Points, "points", pointsDefault, "with --record: approximate number of points in time, evenly spaced")
 	c.Flags().Int64Var(&log.Epoch, "epoch", 0, "with --record: epoch of the process that wrote the log; 0 means the newest")
 	c.Flags().Int64Var(&log.StopAt, "stop-at", 0, "with --record: stop before this step; 0 means the end of the log")

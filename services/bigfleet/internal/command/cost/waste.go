@@ -52,7 +52,7 @@ func wasted(ctx context.Context, a *app.App) error {
 	if !answered && failed != nil {
 		return failed
 	}
-	list := output.List{Columns: []output.Column{{Head: "CLUSTER"}, {Head: "MACHINES"}, {Head: "ASKED"}, {Head: "BOUGHT"}, {Head: "USED"}, {Head: "SERVING"}, {Head: "UNUSED"}, {Head: "IDLE"}, {Head: "STUCK"}, {Head: "WASTE"}}}
+	list := output.List{Columns: []output.Column{{Head: "CLUSTER"}, {Head: "MACHINES"}, {Head: "ASKED", Spare: true}, {Head: "BOUGHT", Spare: true}, {Head: "USED", Spare: true}, {Head: "SERVING"}, {Head: "UNUSED"}, {Head: "IDLE"}, {Head: "STUCK"}, {Head: "WASTE"}}}
 	rows := weigh(all)
 	sum := waste{Cluster: "TOTAL"}
 	for _, w := range rows {

@@ -106,7 +106,7 @@ func reports(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 		return got.Msg.GetReports(), got.Msg.GetNextPageToken(), nil
 	})
-	return table("report/", columns("SHARD", "REPORT", "AGE", "MACHINES", "FREE", "CLUSTERS", "SHORTFALLS", "OLDEST", "SPEND", "PAUSED", "+EPOCH", "+PROVIDERS"), items, func(r *bigfleetv1alpha1.ShardReportSnapshot) []string {
+	return table("report/", columns("SHARD", "REPORT", "AGE", "MACHINES", "FREE", "-CLUSTERS", "SHORTFALLS", "OLDEST", "SPEND", "PAUSED", "+EPOCH", "+PROVIDERS"), items, func(r *bigfleetv1alpha1.ShardReportSnapshot) []string {
 		s, paused, oldest := r.GetSummary(), "no", int64(0)
 		if s.GetPaused() {
 			paused = "yes"
@@ -272,7 +272,7 @@ func audit(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return got.Msg.GetRecords(), got.Msg.GetNextPageToken(), nil
 	})
 	index := func(r *bigfleetv1alpha1.AuditRecord) string { return fmt.Sprint(r.GetIndex()) }
-	return table("audit/", columns("INDEX", "TIME", "METHOD", "ACTOR", "REQUEST", "RESULT", "REASON"), named(items, f.name, index), func(r *bigfleetv1alpha1.AuditRecord) []string {
+	return table("audit/", columns("INDEX", "TIME", "METHOD", "-ACTOR", "^REQUEST", "-RESULT", "^REASON"), named(items, f.name, index), func(r *bigfleetv1alpha1.AuditRecord) []string {
 		return []string{index(r), output.Time(r.GetAtUnixNanos()), strings.TrimPrefix(r.GetMethod(), "/bigfleet.v1alpha1."), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
 	}), err
 }

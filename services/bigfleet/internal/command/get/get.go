@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
@@ -53,7 +54,7 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 		{"reason", func(n string) {
 			fs.StringSliceVar(&f.reasons, n, nil, "only needs unmet for these reasons, for example priority-starved")
 		}},
-		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not satisfied") }},
+		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not met") }},
 		{"all", func(n string) {
 			fs.BoolVar(&f.all, n, false, "also show machines that do not exist yet and are available to buy")
 		}},
@@ -202,6 +203,9 @@ func find(name string, names []string) (kind, error) {
 	}
 	if of := subject.InCluster(name); of != "" {
 		return kind{}, exit.Usagef("%ss are in clusters, not in BigFleet: `bigfleet explain %s/NAME --kube-context CLUSTER` explains one", of, of)
+	}
+	if _, state := bigfleetv1alpha1.MachineState_value["MACHINE_STATE_"+strings.ToUpper(name)]; state {
+		return kind{}, exit.Usagef("%s is a state of machines: `bigfleet get machines --state %s` lists those", name, name)
 	}
 	near := fleet.Nearest(name, names)
 	if near != "" {

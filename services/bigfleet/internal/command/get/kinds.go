@@ -59,7 +59,8 @@ func columns(heads ...string) []output.Column {
 	for i, h := range heads {
 		name, wide := strings.CutPrefix(h, "+")
 		name, spare := strings.CutPrefix(name, "-")
-		out[i] = output.Column{Head: name, Wide: wide, Spare: spare}
+		name, fold := strings.CutPrefix(name, "^")
+		out[i] = output.Column{Head: name, Wide: wide, Spare: spare, Fold: fold}
 	}
 	return out
 }
@@ -117,7 +118,7 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if n := hidden.Load(); n > 0 && a.Format.ForPeople() {
 		a.Notef("%s available to buy; --all shows them", are(n))
 	}
-	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+INTERRUPTION", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
+	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "-CAPACITY", "PRICE", "SINCE", "+INTERRUPTION", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
 		func(v *bigfleetv1alpha1.MachineView) []string {
 			m := v.GetMachine()
 			cluster := m.GetCluster()
@@ -280,7 +281,7 @@ func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				f.provider != "" && p.GetProvider() != "" && p.GetProvider() != f.provider // one without a cluster holds for all of them
 		}), nil
 	})
-	return by(table("pause/", columns("NAME", "KINDS", "CLUSTER", "PROVIDER", "REASON", "BY", "SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
+	return by(table("pause/", columns("NAME", "KINDS", "-CLUSTER", "-PROVIDER", "^REASON", "^BY", "-SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
 		kinds := make([]string, len(p.GetKinds()))
 		for i, k := range p.GetKinds() {
 			kinds[i] = output.Enum("ACTION_KIND_", k.String())
@@ -303,7 +304,7 @@ func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return f.name != "" && d.GetMachineId() != f.name || f.cluster != "" && d.GetClusterId() != f.cluster
 		}), nil
 	})
-	return by(table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
+	return by(table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "^BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
 		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
 	}), of), failed
 }

@@ -39,7 +39,7 @@ func run(ctx context.Context, a *app.App) error {
 		return err
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "reading the guards", look)
-	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "GUARD"}, {Head: "SCOPE"}, {Head: "STATE"}, {Head: "UNBLOCKED BY"}}}
+	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "GUARD"}, {Head: "SCOPE"}, {Head: "STATE", Fold: true}, {Head: "UNBLOCKED BY", Fold: true}}}
 	for _, s := range answers {
 		if s == nil {
 			continue

@@ -124,7 +124,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 	switch {
 	case got.more:
 		oldest := got.records[len(got.records)-1].GetAtUnixNanos()
-		a.Notef("the newest %d records are shown: --limit shows more, and --to %s shows older ones", len(got.records), time.Unix(0, oldest).UTC().Format(time.RFC3339Nano))
+		a.Notef("the newest %d records are shown; --limit shows more, --to %s older ones", len(got.records), time.Unix(0, oldest).UTC().Format(time.RFC3339Nano))
 	case got.truncated:
 		a.Notef("older records are no longer in the log")
 	}
@@ -177,7 +177,7 @@ func ofMove(ctx context.Context, f *fleet.Fleet, s subject.Subject) (func(*bigfl
 
 func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
 	l := output.List{Say: Sentence, Columns: []output.Column{
-		{Head: "TIME"}, {Head: "WHAT"}, {Head: "MACHINE"}, {Head: "CLUSTER"}, {Head: "CAUSE"}, {Head: "OUTCOME"}, {Head: "TOOK"}, {Head: "DETAIL"},
+		{Head: "TIME"}, {Head: "WHAT"}, {Head: "MACHINE"}, {Head: "CLUSTER"}, {Head: "CAUSE", Spare: true}, {Head: "OUTCOME", Spare: true}, {Head: "TOOK", Spare: true}, {Head: "DETAIL", Fold: true},
 		{Head: "CYCLE", Wide: true}, {Head: "ACTOR", Wide: true}, {Head: "OPERATION", Wide: true}, {Head: "SHARD", Wide: true},
 	}}
 	for _, r := range records {

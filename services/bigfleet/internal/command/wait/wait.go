@@ -36,7 +36,7 @@ type condition struct {
 func conditions() []condition {
 	return []condition{
 		{"ready", "every shard is ready", nil, ready},
-		{"satisfied", "every need is satisfied, or those of need/CLUSTER/ROW or cluster/ID", []subject.Kind{subject.Need, subject.Cluster}, satisfied},
+		{"met", "every need is met, or those of need/CLUSTER/ROW or cluster/ID", []subject.Kind{subject.Need, subject.Cluster}, satisfied},
 		{"drained", "machine/ID no longer serves a cluster", []subject.Kind{subject.Machine}, drained},
 		{"idle", "no action is in flight or queued", nil, idle},
 		{"leader", "a coordinator leads", nil, led},
@@ -57,21 +57,26 @@ func New(a *app.App) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(2), Short: "Wait for a condition, for scripts", Long: help.String(),
-		Example:           "  bigfleet wait --for ready\n  bigfleet wait --for satisfied cluster/red --timeout 2m\n  bigfleet wait --for drained machine/m-0001",
+		Example:           "  bigfleet wait --for ready\n  bigfleet wait --for met cluster/red --timeout 2m\n  bigfleet wait --for drained machine/m-0001",
 		ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		RunE: func(c *cobra.Command, args []string) error {
 			i := slices.Index(names, what)
+			if what == "satisfied" { // what scripts call it that are older than the word of the tables
+				i = slices.Index(names, "met")
+			}
 			if i < 0 {
 				return exit.Usagef("--for %s is unknown: use one of %s", what, strings.Join(names, ", "))
 			}
 			if within == 0 {
 				return exit.Usagef("--timeout 0s: it must be more than 0")
 			}
-			s, err := about(conditions()[i], args)
+			cond := conditions()[i]
+			cond.name = what
+			s, err := about(cond, args)
 			if err != nil {
 				return err
 			}
-			return run(c.Context(), a, conditions()[i], s, within)
+			return run(c.Context(), a, cond, s, within)
 		},
 	}
 	c.Flags().StringVar(&what, "for", "", "the condition: "+strings.Join(names, ", "))
@@ -92,6 +97,9 @@ func about(c condition, args []string) (*subject.Subject, error) {
 		return nil, exit.Usagef("--for %s applies to the whole fleet and takes no subject", c.name)
 	}
 	s, err := subject.Of(args, "", c.subjects...)
+	if err != nil && slices.Contains(c.subjects, subject.Need) && subject.InCluster(strings.Split(args[0], "/")[0]) != "" {
+		err = exit.Usagef("--for %s takes need/CLUSTER/ROW or cluster/ID: `bigfleet explain %s` names the need", c.name, strings.Join(args, " "))
+	}
 	return &s, err
 }
 
