@@ -294,6 +294,12 @@ func NewTop(a *app.App, kindName string) *cobra.Command {
 	return c
 }
 
+// elsewhere says where the rest of a list is that is empty, for people who may look for it here.
+var elsewhere = map[string]string{
+	"drains": "What a person drains is not here: `kubectl get nodes` shows those Nodes as SchedulingDisabled.",
+	"audit":  "Orders to shards, such as a pause, are not here: `bigfleet history` shows them.",
+}
+
 // show prints what there is even when a part did not answer, and then says so.
 func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	list, failed := k.list(ctx, a, f)
@@ -319,6 +325,9 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	}
 	if len(list.Rows) == 0 && a.Format.ForPeople() {
 		a.Notef("no %s", k.names[0])
+		if more := elsewhere[k.names[0]]; more != "" {
+			a.Notef("%s", more)
+		}
 	}
 	return failed
 }

@@ -77,7 +77,7 @@ func sayDiff(a *app.App, shard string, r *bigfleetv1alpha1.CompareCyclesResponse
 	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
 	line("%s, plan of cycle %d against that of cycle %d:", shard, r.GetSecondCycle(), r.GetFirstCycle())
 	if len(r.GetAdded())+len(r.GetRemoved())+len(r.GetNeeds()) == 0 {
-		line("  no difference")
+		line("  no difference between the plans; `bigfleet history` shows what was done")
 	}
 	say := func(mark string, records []*bigfleetv1alpha1.DecisionRecord) {
 		for _, d := range records {

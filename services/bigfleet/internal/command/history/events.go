@@ -91,7 +91,7 @@ func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse
 	if !a.Format.ForPeople() {
 		return a.Format.Next(a.Out, r.GetRecord(), s.Label(), Sentence)
 	}
-	cells := row(r.GetRecord())
+	cells := row(r.GetRecord(), Cause(r.GetRecord()))
 	_, err := fmt.Fprintln(a.Out, strings.Join(cells[:8], "  "))
 	return err
 }

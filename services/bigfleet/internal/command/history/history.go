@@ -2,6 +2,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -180,15 +181,21 @@ func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
 		{Head: "TIME"}, {Head: "WHAT"}, {Head: "MACHINE"}, {Head: "CLUSTER"}, {Head: "CAUSE", Spare: true}, {Head: "OUTCOME", Spare: true}, {Head: "TOOK", Spare: true}, {Head: "DETAIL", Fold: true},
 		{Head: "CYCLE", Wide: true}, {Head: "ACTOR", Wide: true}, {Head: "OPERATION", Wide: true}, {Head: "SHARD", Wide: true},
 	}}
+	causes := map[string]string{} // by operation: its first record knows more than the others
+	for _, r := range records {
+		if tookNoPods(r) {
+			causes[r.GetOperationId()] = Cause(r)
+		}
+	}
 	for _, r := range records {
 		l.Items = append(l.Items, r)
 		l.Names = append(l.Names, name(r))
-		l.Rows = append(l.Rows, row(r))
+		l.Rows = append(l.Rows, row(r, cmp.Or(causes[r.GetOperationId()], Cause(r))))
 	}
 	return l
 }
 
-func row(r *bigfleetv1alpha1.DecisionRecord) []string {
+func row(r *bigfleetv1alpha1.DecisionRecord, cause string) []string {
 	what := output.Enum("RECORD_TYPE_", r.GetType().String())
 	if r.GetKind() != 0 {
 		what = output.Enum("ACTION_KIND_", r.GetKind().String()) + " " + what
@@ -198,7 +205,7 @@ func row(r *bigfleetv1alpha1.DecisionRecord) []string {
 		took = time.Duration(d).Round(time.Millisecond).String()
 	}
 	return []string{
-		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(Cause(r)), output.Dash(Outcome(r)),
+		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(cause), output.Dash(Outcome(r)),
 		output.Dash(took), Sentence(r), fmt.Sprint(r.GetCycle()), output.Dash(r.GetActor()), output.Dash(r.GetOperationId()), r.GetShardId(),
 	}
 }

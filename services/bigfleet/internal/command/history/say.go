@@ -17,6 +17,9 @@ func Sentence(r *pb.DecisionRecord) string {
 	said := ""
 	switch r.GetType() {
 	case pb.RecordType_RECORD_TYPE_STARTED:
+		if tookNoPods(r) {
+			return empty(r.GetDetail())
+		}
 		said = Why(r)
 	case pb.RecordType_RECORD_TYPE_SUPPRESSED:
 		said = "Not done: actions are paused. " + Planned(r)
@@ -39,6 +42,19 @@ func Sentence(r *pb.DecisionRecord) string {
 	return said
 }
 
+// noPods begins the detail of a release whose reason is the Node: it was cordoned, tainted or lost (SHARD-18.9).
+const noPods = "Its Node took no Pods: "
+
+// tookNoPods reports whether a machine goes because its Node took no Pods, and not because no need wants it.
+func tookNoPods(r *pb.DecisionRecord) bool {
+	return r.GetCause() == "phase3.excess" && strings.HasPrefix(r.GetDetail(), noPods)
+}
+
+// empty says why such a machine goes.
+func empty(detail string) string {
+	return strings.TrimSuffix(detail, ".") + ". No Pod was left on it, so it is released."
+}
+
 // Planned says why an action would be started.
 func Planned(r *pb.DecisionRecord) string {
 	if r.GetCause() == "phase1.speculative" {
@@ -56,6 +72,9 @@ var causes = map[string]string{
 
 // Cause is the word of a record's cause: that of a newer shard as it is.
 func Cause(r *pb.DecisionRecord) string {
+	if tookNoPods(r) {
+		return "took no Pods"
+	}
 	if word, known := causes[r.GetCause()]; known {
 		return word
 	}

@@ -38,8 +38,10 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 		case pb.RecordType_RECORD_TYPE_MACHINE_VANISHED, pb.RecordType_RECORD_TYPE_MACHINE_FAILED, pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE, pb.RecordType_RECORD_TYPE_INTERRUPTION:
 			line, why = happened[r.GetType()], Sentence(r)
 		}
-		if emptied {
-			why = strings.TrimSpace(why + " " + begun(records[i:], r.GetOperationId()))
+		if detail := begun(records[i:], r.GetOperationId()); emptied && strings.HasPrefix(detail, noPods) {
+			why = empty(detail)
+		} else if emptied {
+			why = strings.TrimSpace(why + " " + detail)
 		}
 		if leaving {
 			said = append(said, output.Line("Has been leaving cluster %s since %s (%s): %s", r.GetClusterId(), output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), why))

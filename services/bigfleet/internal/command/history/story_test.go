@@ -21,8 +21,11 @@ func TestStoryOfACordonedMachine(t *testing.T) {
 		"Has been leaving cluster red since ": {again, first},
 	} {
 		said := strings.Join(Story(time.Now(), records), "\n")
-		if !strings.HasPrefix(said, begins) || !strings.Contains(said, "it was need/red/r1 that used it. Its Node took no Pods: cordoned since 08:00 UTC.") || strings.Contains(said, "asked again") {
+		if !strings.HasPrefix(said, begins) || !strings.Contains(said, "Its Node took no Pods: cordoned since 08:00 UTC. No Pod was left on it, so it is released.") || strings.Contains(said, "No need uses it") || strings.Contains(said, "asked again") {
 			t.Errorf("%q", said)
 		}
+	}
+	if said, cause := Sentence(first), Cause(first); said != "Its Node took no Pods: cordoned since 08:00 UTC. No Pod was left on it, so it is released." || cause != "took no Pods" {
+		t.Errorf("history says %q, %q", said, cause)
 	}
 }

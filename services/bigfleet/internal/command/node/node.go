@@ -43,7 +43,7 @@ type choice struct {
 func Verbs(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
-			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty.\nExits with 4 if Pods are left after --within.",
+			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty. A released machine may serve again\nat once, this cluster too. To keep it away, take it out at its provider, or pause first: with `bigfleet pause --kind reclaim --cluster NAME`\nthe Nodes stay, cordoned and empty.\nExits with 4 if Pods are left after --within.",
 			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
 				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
 		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),

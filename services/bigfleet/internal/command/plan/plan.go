@@ -96,6 +96,9 @@ func run(ctx context.Context, a *app.App, f flags) error {
 	} else {
 		answers, failed = live(ctx, a, req)
 	}
+	if a.Format.ForPeople() && !req.GetSettle() && releases(answers) {
+		defer a.Notef("a machine that is released costs until its hold ends; --settle shows what is left then")
+	}
 	return show(a, answers, f.failOn, failed)
 }
 
@@ -342,6 +345,18 @@ func say(w io.Writer, shard string, p *bigfleetv1alpha1.PlanResponse) {
 		line("~ need/%s: %s -> %s", name(c), from, to)
 	}
 	line("  %s -> %s", output.Dollars(p.GetCostPerHourBefore()), output.Dollars(p.GetCostPerHourAfter()))
+}
+
+// releases reports whether a plan releases machines. They are idle then, and cost until their hold ends.
+func releases(answers []answer) bool {
+	for _, p := range answers {
+		for _, r := range p.GetActions() {
+			if r.GetKind() == bigfleetv1alpha1.ActionKind_ACTION_KIND_RECLAIM {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func name(c *bigfleetv1alpha1.NeedChange) string {
