@@ -59,7 +59,7 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	for _, s := range w.shards {
 		shards = append(shards, s.listen)
 	}
-	w.view.log("ready: %s at %s, provider at %s, %s", strings.Fields(output.Count(len(shards), "shard"))[1], strings.Join(shards, ", "), w.cfg.Providers[0].Addr, output.Count(len(w.Clusters), "cluster"))
+	w.view.log("ready: shard at %s, provider at %s, %s", strings.Join(shards, ", "), w.cfg.Providers[0].Addr, output.Count(len(w.Clusters), "cluster"))
 	if !w.cfg.NoCoordinator {
 		w.view.log("coordinator at %s", w.cfg.CoordinatorListen)
 	}
