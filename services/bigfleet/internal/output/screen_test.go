@@ -49,7 +49,7 @@ func TestSpareColumns(t *testing.T) {
 	}
 }
 
-// A sentence is not cut: it goes on below its beginning, and below its row where the screen has no room beside it.
+// A sentence is not cut: it continues below its beginning, and below its row where the screen has no room beside it.
 func TestFoldedColumns(t *testing.T) {
 	list := output.List{Columns: []output.Column{{Head: "TIME"}, {Head: "CAUSE", Spare: true}, {Head: "WHY", Fold: true}},
 		Rows: [][]string{{"08:00:00", "outranked", "need/blue/web outranks need/red/batch and takes its machine."}, {"08:00:01", "unused", output.Never}}}

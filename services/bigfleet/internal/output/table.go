@@ -47,7 +47,7 @@ func writeTable(w io.Writer, l List, wide bool) error {
 			text = aligned(row, show, width)
 		}
 		switch last := show[len(show)-1]; {
-		case len(row) == len(head) && l.Columns[last].Fold: // a sentence goes on below its own beginning
+		case len(row) == len(head) && l.Columns[last].Fold: // a sentence continues below its own beginning
 			text = strings.Join(Wrap(text, screen, strings.Repeat(" ", starts(show, width))), "\n") + "\n"
 		default:
 			text = Cut(text, screen) + "\n"
