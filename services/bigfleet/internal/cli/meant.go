@@ -75,7 +75,7 @@ var meantFlags = map[string]string{
 	"wait --within": "`--timeout DURATION` says for how long", "history --machine": "`bigfleet history machine/NAME` shows one machine", "history --cluster": "`bigfleet history cluster/NAME` shows one cluster",
 }
 
-// unknownFlag words cobra's refusal of a flag, with the flag or the verb that was meant if that can be told.
+// unknownFlag words cobra's refusal of a flag, with the flag or the verb that was meant, if there is one.
 func unknownFlag(c *cobra.Command, err error) error {
 	out := &exit.Error{Code: exit.Usage, Message: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
 	name, is := strings.CutPrefix(err.Error(), "unknown flag: --")
