@@ -36,13 +36,17 @@ func (r ramp) after(n int) int64 {
 
 // backoff is a row of failures and the time before which nothing is tried again.
 type backoff struct {
-	Fails int   `n:"1"`
-	Until int64 `n:"2"`
+	Fails   int   `n:"1"`
+	Until   int64 `n:"2"`
+	Refused int   `n:"3"` // of them after which the provider has had the command
 }
 
 // fail records one more failure; the pause is jittered by 20% either way, by subject and attempt (SHARD-14.9).
 func (b *backoff) fail(r ramp, now int64, subject string) {
 	b.Fails++
+	if r == rampRefused {
+		b.Refused++
+	}
 	d := r.after(b.Fails)
 	b.Until = now + jitter(d, 20, subject, b.Fails)
 }

@@ -47,7 +47,7 @@ func (c *commands) commandDone(e CommandDone) {
 
 // accepted merges the ack as a fact; the operation waits for its terminal state (SHARD-14.6).
 func (c *commands) accepted(o *operation, e CommandDone) {
-	c.guards.backoffCleared(o)
+	c.guards.commandTaken(o)
 	o.Phase, o.Accepted, o.Asks, o.Gone = phaseWaiting, c.now, 0, false
 	if o.rpc() == RPCConfigure {
 		c.emit(DropBlob{Request: o.Request})
@@ -135,7 +135,7 @@ func (c *commands) answered(o *operation, e GetDone) {
 		s := e.Row.Machine.State
 		if s == o.rpc().middle() || s == o.rpc().target() {
 			o.Phase, o.Accepted = phaseWaiting, c.now
-			c.guards.backoffCleared(o)
+			c.guards.commandTaken(o)
 			c.provider(o.Provider).noteAccepted(c.now)
 		}
 		if c.merger.adopt(o.Index, *e.Row, o) == mergedNothing {
@@ -182,6 +182,7 @@ func (c *commands) advance(o *operation, i inventory.Index, m inventory.Machine)
 	switch {
 	case m.State == r.target() && (r != RPCConfigure || m.Cluster == o.Cluster):
 		c.machines.observePhase(o)
+		c.guards.backoffCleared(o)
 		switch {
 		case o.drains():
 			c.draining.drained(o)

@@ -491,3 +491,38 @@ func TestADrainThatWasForcedIsRecorded(t *testing.T) {
 	}
 	t.Error("no drain ended")
 }
+
+// SHARD-14.9: what fails on the way again and again is tried ever more rarely, although the provider accepts it each time; one success ends that.
+func TestWhatFailsOnTheWayIsTriedMoreRarely(t *testing.T) {
+	w := newWorld(t, nil, host("h1", inventory.Idle, ""))
+	w.dwell = 5 * Second
+	failing := true
+	w.reply = func(x Command) (Code, bool) {
+		if x.RPC == RPCConfigure && failing {
+			w.after(Second, func() { w.move(w.provider[x.Machine], inventory.Idle, x) })
+		}
+		return CodeOK, true
+	}
+	at := w.timed()
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(2 * Hour)
+	tries := at[RPCConfigure]
+	if len(tries) < 5 {
+		t.Fatalf("%d Configures in two hours", len(tries))
+	}
+	for i, least := 1, 24*Second; i < len(tries); i, least = i+1, min(2*least, 48*Minute) {
+		if gap := tries[i] - tries[i-1]; gap < least {
+			t.Errorf("Configure %d came %d s after the one before, want at least %d s", i+1, gap/Second, least/Second)
+		}
+	}
+	failing = false
+	w.run(2 * Hour)
+	if w.state(inventory.Configured) != 1 {
+		t.Fatal("the machine does not serve")
+	}
+	if len(w.c.guards.backoffs) != 0 {
+		t.Errorf("a success leaves %v", w.c.guards.backoffs)
+	}
+}

@@ -229,10 +229,23 @@ func (c *guards) backoffFail(o *operation, ramp ramp) {
 	}
 }
 
-func (c *guards) backoffCleared(o *operation) {
+// backoffCleared ends the failures of a command on a machine: it has had its effect.
+func (c *guards) backoffCleared(o *operation) { c.setBackoff(o, backoff{}) }
+
+// commandTaken forgets the calls that did not reach the machine. The command may still fail on the way, as it may have before.
+func (c *guards) commandTaken(o *operation) {
 	if b := c.backoffs[o.Machine]; b != nil {
-		b[o.rpc()] = backoff{}
-		if *b == ([rpcs]backoff{}) {
+		x := b[o.rpc()]
+		if x.Fails = x.Refused; x.Fails == 0 {
+			x = backoff{}
+		}
+		c.setBackoff(o, x)
+	}
+}
+
+func (c *guards) setBackoff(o *operation, x backoff) {
+	if b := c.backoffs[o.Machine]; b != nil {
+		if b[o.rpc()] = x; *b == ([rpcs]backoff{}) {
 			delete(c.backoffs, o.Machine)
 		}
 	}
