@@ -119,7 +119,7 @@ func TestAKindIsReadOnceSomethingRefersToIt(t *testing.T) {
 		t.Errorf("the API server was asked %d times about a kind that nothing refers to", n)
 	}
 	w.Need(gangs)
-	w.Need(gangs) // does not block, whoever reads
+	w.Need(gangs) // does not block
 	s.until(t, "asked twice about a kind that it does not have", func() bool { return api.asked.Load() > 1 && len(s.served) > 1 && !slices.Contains(s.served, true) })
 	if s.complete > 0 || len(s.objects) > 0 {
 		t.Errorf("complete %d times with %v while the kind is not served", s.complete, s.objects)
