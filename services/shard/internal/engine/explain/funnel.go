@@ -368,6 +368,23 @@ func (x *explainer) bestRemoval() int {
 	return best
 }
 
+// metByNone spells out the requirements that no machine meets, whatever else it has.
+func (x *explainer) metByNone() (out []string) {
+	met := make([]bool, len(x.single))
+	for i := range x.inv.All() {
+		class := x.inv.Row(i).Class
+		for k, one := range x.single {
+			met[k] = met[k] || one.Has(class)
+		}
+	}
+	for k := range met {
+		if !met[k] {
+			out = append(out, requirement(x.n.Form.Requirements[k]))
+		}
+	}
+	return out
+}
+
 // absent names a resource that no matching machine offers.
 func (x *explainer) absent() string {
 	for j, want := range x.agg {

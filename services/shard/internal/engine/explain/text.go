@@ -42,6 +42,9 @@ func (x *explainer) verdict(e *NeedExplanation) string {
 	s := "Short by " + x.lacks(e.Residual) + ". " + v.Detail.Sentence()
 	switch v.Detail {
 	case engine.DetailNoMatch:
+		if alone := x.metByNone(); len(alone) > 0 {
+			s += " No machine has " + strings.Join(alone, ", or ") + "."
+		}
 		if k := x.bestRemoval(); k >= 0 {
 			s += " Without " + requirement(x.n.Form.Requirements[k]) + " most machines would match."
 		} else if e.Nearest != nil {

@@ -166,11 +166,15 @@ func TestEachShortcomingIsSaidAndHelped(t *testing.T) {
 func TestExplanationsName(t *testing.T) {
 	for _, c := range []struct{ world, name string }{
 		{shortcomings[3].world, "topology.kubernetes.io/zone in (b)"},
+		{"need red/a cpu=4 in=zone:b in=type:x\nmachine m1 cpu=4 zone=a type=y speculative\nmachine m2 cpu=4 zone=a type=x speculative", "No machine has topology.kubernetes.io/zone in (b)."},
+		{"need red/a cpu=4 in=zone:b in=type:x\nmachine m1 cpu=4 zone=a type=y speculative",
+			"No machine has node.kubernetes.io/instance-type in (x), or topology.kubernetes.io/zone in (b)."},
+		{"need red/a cpu=4 in=zone:b in=type:x\nmachine m1 cpu=4 zone=a type=x speculative\nmachine m2 cpu=4 zone=b type=y speculative", "most machines would match"},
 		{shortcomings[4].world, "gpu:NoSchedule"},
 		{shortcomings[5].world, "No machine offers gpu"},
 		{shortcomings[6].world, "m1: cpu: it offers 4, one Pod requests 8"},
 		{shortcomings[14].world, "blue/high of cluster blue (priority 100). It has a higher priority."},
-		{shortcomings[15].world, "blue/low of cluster blue (priority 0). Its cluster has not reported"},
+		{shortcomings[15].world, "blue/low of cluster blue (priority 0). The shard has not confirmed the demand of its cluster"},
 	} {
 		s := newScript()
 		s.lines(c.world)
