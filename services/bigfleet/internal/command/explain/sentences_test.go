@@ -203,6 +203,12 @@ func ghost(v *virtual.Fleet, cluster string) {
 		m, err := v.Machines.Get(context.Background(), connect.NewRequest(&pb.MachineRef{Id: "cloud-a-0"}))
 		return err == nil && m.Msg.GetState() == pb.MachineState_MACHINE_STATE_IDLE
 	})
+	bind(v, cluster)
+}
+
+// bind lets another shard configure an idle machine for a cluster.
+func bind(v *virtual.Fleet, cluster string) {
+	v.T.Helper()
 	if _, err := v.Machines.Configure(context.Background(), connect.NewRequest(&pb.ConfigureRequest{MachineId: "cloud-a-0", ClusterId: cluster, ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 2,
 		ShardMetadata: map[string]string{"bigfleet.lucy.sh/owner-shard": "shard-9"}})); err != nil {
 		v.T.Fatal(err)
