@@ -66,7 +66,7 @@ func commandsOf(text, indent string) (out []string) {
 }
 
 // OPS-14.2: every command in a block of a page or of a chart's notes is run by a test, or the list says why it is not. Targets of make and
-// directories exist, whoever runs them.
+// directories exist on every page.
 func TestEveryBlockIsRun(t *testing.T) {
 	makefile := readRoot(t, "Makefile")
 	unused := map[string]bool{}
