@@ -60,7 +60,7 @@ func (e *sharingEntry) observeElsewhere(w *engine.World, b *engine.Block, now in
 			r.units -= min(r.units, e.reported[k])
 		}
 		if b.Verdicts[i].Status != engine.Short {
-			r.held = unitsHeld(w, b, int32(i), nil)
+			r.held = unitsHeld(w, b, int32(i), nil, true)
 		}
 		r = r.of(unitsOf(n))
 		changed = changed || r.units != x.rows[k].units
@@ -157,7 +157,7 @@ func (e *sharingEntry) serveElsewhere(w *engine.World, b *engine.Block, gone map
 			continue
 		}
 		n, k := &b.Needs[i], b.Needs[i].RowKey()
-		asked, r := unitsOf(n), rowElsewhere{held: unitsHeld(w, b, int32(i), gone)}
+		asked, r := unitsOf(n), rowElsewhere{held: unitsHeld(w, b, int32(i), gone, false)}
 		if room, had := e.headroom.rows[k]; had && room.units > max(0, r.held-asked) { // ENG-11.17
 			room.pods, changed = max(0, r.held-asked), true
 			room.total = asked + room.pods
@@ -174,10 +174,16 @@ func (e *sharingEntry) serveElsewhere(w *engine.World, b *engine.Block, gone map
 }
 
 // unitsHeld is how many units of a need its claims and shares hold, but for those on the machines that are left out. Shares of others
-// stay on a claimed machine.
-func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventory.Index]bool) (units int64) {
+// stay on a claimed machine. Of a hard spread every value of the key counts if every is set: one where the row has given back its only machine
+// may still count, for a machine of others (ENG-13.9).
+func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventory.Index]bool, every bool) (units int64) {
 	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
 	sum := newUnitSum(w, n)
+	if top := w.Inventory.TopologyOf(sum.key); every && sum.spreads && top != nil {
+		for i := range top.Domains {
+			sum.rooms.Add(top.Domains[i].Value, 0)
+		}
+	}
 	for _, c := range b.Claims {
 		if c.Row != row || cl == nil {
 			continue

@@ -415,3 +415,34 @@ func TestRoomOfASpreadTriesEachZone(t *testing.T) {
 		t.Errorf("bought %q in a minute, want one machine in each zone", got)
 	}
 }
+
+// ENG-11.18, 13.9: a row's only machine in a zone that stays empty is given back once. The zone still counts, for it has a machine of others, so that
+// what the row's own machines hold is no more than before.
+func TestTheOnlyMachineInAZoneIsGivenBackOnce(t *testing.T) {
+	r := newRoom(`
+		cluster red reports
+		need red/even cpu=10 unit=cpu:2 spread=zone:1
+		need red/other cpu=2 unit=cpu:2 in=zone:c
+		machine m4 zone=c configured=red for=other cpu=2 node=ready holds=5
+		machine m1 zone=a configured=red for=even cpu=4 node=ready holds=5
+		machine m2 zone=b configured=red for=even cpu=4 node=ready holds=5
+		machine m3 zone=c configured=red for=even cpu=2 node=ready holds=nothing`)
+	var did []string
+	for at := int64(1000); at < 1000+3600; at += 10 {
+		r.now = at
+		r.report(nil)
+		r.plan(at, "even")
+		for _, a := range planner.Plan(engine.Input{World: r.w}).Actions {
+			id := r.w.Inventory.ID(a.Machine)
+			did = append(did, a.Kind.String()+" "+id)
+			if a.Kind == engine.Reclaim {
+				r.lines("machine " + id + " speculative")
+			} else {
+				r.lines("machine " + id + " configured=red for=even node=ready holds=nothing")
+			}
+		}
+	}
+	if len(did) != 1 {
+		t.Errorf("in an hour: %v", did)
+	}
+}
