@@ -67,24 +67,6 @@ func inUse(w *engine.World, b *engine.Block, row int32) (is bool) {
 	return is
 }
 
-// domains is how many values of the key of a hard spread the machines of a cluster have, or 0. Room under one of them may not be where
-// kube-scheduler lets the Pod run, and the next room comes under another one (ENG-11.16).
-func domains(w *engine.World, b *engine.Block, n *demand.Need) int32 {
-	cl := w.Demand.Cluster(b.Cluster)
-	if cl == nil || len(n.Form.Spread) == 0 || n.Form.Same != nil {
-		return 0
-	}
-	key, _ := w.Space.Strings.Find(n.Form.Spread[0].Key)
-	values := map[symbol.ID]bool{}
-	members, _ := w.Inventory.Members(cl.ID)
-	for _, i := range members {
-		if v, has := w.Inventory.Value(i, key); has {
-			values[v] = true
-		}
-	}
-	return int32(min(len(values), HeadroomTries))
-}
-
 // of is the headroom of a row that asks for so many units.
 func (x rowHeadroom) of(asked int64) rowHeadroom {
 	x.units = max(x.pods, x.total-asked)
@@ -138,7 +120,7 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			continue
 		}
 		asked := unitsOf(n)
-		if !e.due(k, asked, now, p) && !inUse(w, b, int32(i)) && !(x.rows[k].times < domains(w, b, n)) {
+		if !e.due(k, asked, now, p) && !inUse(w, b, int32(i)) {
 			continue
 		}
 		more := min(e.reported[k], asked)

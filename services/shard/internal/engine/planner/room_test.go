@@ -386,36 +386,6 @@ func TestRoomBesideSharesIsBoughtOnce(t *testing.T) {
 	}
 }
 
-// ENG-11.16: room of a hard spread that a Pod cannot use, because it is under a value where kube-scheduler wants no more of them, is followed by
-// room under the next value as soon as its machine was tried, once for each value.
-func TestRoomOfASpreadTriesEachZone(t *testing.T) {
-	r := newRoom(`
-		cluster red reports
-		need red/even cpu=6 unit=cpu:2 spread=zone:1
-		machine m1 zone=a configured=red for=even cpu=2 node=ready
-		machine m2 zone=b configured=red for=even cpu=2 node=ready
-		machine m3 zone=c configured=red for=even cpu=2 node=ready
-		machine s1 zone=a cpu=2 price=1 speculative
-		machine s2 zone=b cpu=2 price=2 speculative
-		machine s3 zone=c cpu=2 price=3 speculative
-		machine s4 zone=a cpu=2 price=4 speculative`)
-	r.plan(1000, "even")
-	var bought []string
-	for at := int64(1000); at < 1060; at++ {
-		r.now = at
-		r.report(map[string]int64{"even": 1})
-		r.plan(at, "even")
-		for _, a := range planner.Plan(engine.Input{World: r.w}).Actions {
-			id := r.w.Inventory.ID(a.Machine)
-			bought = append(bought, id)
-			r.lines("machine " + id + " configured=red for=even node=ready holds=nothing")
-		}
-	}
-	if got := strings.Join(bought, " "); got != "s1 s2 s3" {
-		t.Errorf("bought %q in a minute, want one machine in each zone", got)
-	}
-}
-
 // ENG-11.18, 13.9: a row's only machine in a zone that stays empty is given back once. The zone still counts, for it has a machine of others, so that
 // what the row's own machines hold is no more than before.
 func TestTheOnlyMachineInAZoneIsGivenBackOnce(t *testing.T) {
