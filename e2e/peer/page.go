@@ -61,7 +61,8 @@ Where BigFleet may be behind, and why:
 - *Machines, waste, $/h* of burst, mix and day: it buys within a second of each wave of Pods, so it sees fewer of them at once and buys smaller machines. Each node keeps 0.1 cpu for
   its kubelet, which is a larger part of a small machine. Per cpu all types of this catalogue cost the same.
 - *Machines, $/h* of rollout while it runs: it buys for the Pods that come before the old ones have ended. *Settled* is after 75 s without a change.
-- *Settled $/h* of scale-down: it gives back what the sum of the demand does not need, and moves no running Pods onto one machine to save more.
+- *Settled $/h* of scale-down: it keeps machines in the order of what they cost to disturb until they hold the demand, and gives back the rest. It does not look for a cheaper set, and
+  moves no running Pods for one.
 - *Memory*: five programs, each with its clients, where the other side has one.
 - *API writes*: each Pod has a CapacityRequest, which is what its owner reads to learn why it waits.
 `
