@@ -73,7 +73,7 @@ func (p *Provider) lose(v *view) error {
 	absent, hosts := map[string]bool{}, 0
 	for row := range p.inventory.All() {
 		r := row.Record
-		if !r.Host.Present() || r.State != lifecycle.Idle && r.State != lifecycle.Configured {
+		if !r.Host.Present() || !r.Loses() {
 			continue
 		}
 		hosts++

@@ -222,6 +222,36 @@ func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
 	r.settles(t, answer.Msg.GetReplacementId(), stSpeculative)
 }
 
+// PROV-11.8, 18.2: the host of a machine that FAILED in Drain is gone. The machine's failure becomes HOST_LOST, and its slot comes back without an
+// operator: nothing can run there, and nobody pays for it.
+func TestAFailedDrainOfALostHostEnds(t *testing.T) {
+	c := newCloud()
+	r := startCloud(t, c, fastRounds(provider.WithRetention(provider.Retention{
+		Failed: time.Hour, Lost: 20 * time.Millisecond, Stockout: time.Hour, Orphan: time.Hour,
+	}))...)
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	c.mu.Lock()
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Drain {
+			return errors.New("the host is gone")
+		}
+		return nil
+	}
+	c.mu.Unlock()
+	before := r.list(t, nil).GetRevision()
+	r.must(t, provider.Drain, id(0), stFailed)
+	c.mu.Lock()
+	c.away = func(ref string) bool { return strings.HasPrefix(ref, "cloud://"+id(0)+"/") }
+	c.mu.Unlock()
+	eventually(t, "the tombstone", func() bool { return len(r.list(t, before).GetRemovedIds()) == 1 })
+	for _, m := range r.list(t, before).GetMachines() {
+		if m.GetState() != stSpeculative {
+			t.Errorf("%v is left", m)
+		}
+	}
+}
+
 // Scenario 39, PROV-11.11, 18.3: of ten Creates three find stock. Seven slots are FAILED for CAPACITY and come back under new
 // ids after the pause, although others meet a stock-out meanwhile; nothing is launched twice.
 func TestStockedOutSlotsComeBack(t *testing.T) {

@@ -152,10 +152,21 @@ func Interrupt(r *Record, at time.Time) (next *Record, ok bool) {
 	return failed(r, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_INTERRUPTED, ErrorText(k.Label(), text), at), true
 }
 
-// Lose fails a resting machine whose host is proven gone (PROV-11.8). ok is false where no host can be lost: on a slot,
-// in flight (the operation itself finds out) and on a machine that is Failed already.
+// Loses says whether a machine is failed when its host is gone (PROV-11.8): at rest, and after a failed Configure or Drain, which may have
+// failed for that reason. Not on a slot, in flight (the operation itself finds out), or where the janitor looks at the substrate itself.
+func (r *Record) Loses() bool {
+	switch r.State {
+	case Idle, Configured:
+		return true
+	case Failed:
+		return !r.Lost && (r.Doing == Configure || r.Doing == Drain)
+	}
+	return false
+}
+
+// Lose fails a machine whose host is proven gone (PROV-11.8). ok is false where no host can be lost.
 func Lose(r *Record, text string, at time.Time) (next *Record, ok bool) {
-	if r.State != Idle && r.State != Configured {
+	if !r.Loses() {
 		return nil, false
 	}
 	n := failed(r, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_HOST_LOST, ErrorText("host", text), at)
