@@ -93,10 +93,15 @@ func (w *world) commanded(from *shard, m *machine, x core.Command, epoch int64) 
 	from.check.commanded(m, x)
 }
 
-// commanded: what a command takes away when it takes effect at the provider.
+// commanded: what a command takes away when it takes effect at the provider. Of one whose operation has ended the process does not know until
+// the provider says so; the provider refuses what no longer fits.
 func (c *checker) commanded(m *machine, x core.Command) {
 	op, open := c.ops[x.Op]
-	if !open || x.RPC != core.RPCDrain {
+	if !open { // a request that arrived after its operation had ended without an answer
+		c.lied[m.ID] = true
+		return
+	}
+	if x.RPC != core.RPCDrain {
 		return
 	}
 	if op.Cluster != m.Cluster && !c.lied[m.ID] && !c.misled[x.Op] {
