@@ -83,7 +83,7 @@ func New(a *app.App) *cobra.Command {
 
 func run(ctx context.Context, a *app.App, f flags) error {
 	if f.record.Dir == "" && (f.record.StopAt != 0 || f.record.Epoch != 0 || len(f.record.Policy) > 0) {
-		return exit.Usagef("--stop-at, --epoch and --policy need a decision log: name it with --record")
+		return exit.Usagef("--stop-at, --epoch and --policy need a decision log: name the --data-dir of a shard with --record")
 	}
 	req, err := f.request(a)
 	if err != nil {
