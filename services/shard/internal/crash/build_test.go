@@ -38,7 +38,7 @@ var edits = map[string][][2]string{
 		{`return d.Sync()`, `err = d.Sync(); failpoint.Hit("epoch: directory synced"); return err`},
 	},
 	"../audit/log.go": {
-		{`"encoding/json"`, `"encoding/json"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
+		{`"context"`, `"context"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
 		{`if err := os.MkdirAll(l.cfg.Dir, 0o700)`, `failpoint.Hit("log: directory"); if err := os.MkdirAll(l.cfg.Dir, 0o700)`},
 		{`f, err := os.OpenFile(filepath.Join(`, `failpoint.Hit("log: create"); f, err := os.OpenFile(filepath.Join(`},
 		{`n, err := l.file.Write(b)`, `n, err := failpoint.Write(l.file, "log: write", b)`},
