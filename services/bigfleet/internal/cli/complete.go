@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -43,30 +45,12 @@ func values(prefix string, names map[int32]string) (out []string) {
 	return out
 }
 
-// named are the kinds before names as -o name prints them, by the word of an argument or the flag.
-var named = map[string]string{
-	"MACHINE": "machine", "CLUSTER": "cluster", "SHARD": "shard", "PAUSE": "pause", "MOVE": "move", "NODE": "peer", "PROVIDER": "provider", "INSTRUCTION": "instruction",
-	"KEY=VALUE": "domain", "[KEY=VALUE": "domain", "SHARD]": "shard",
-}
-
 // takesNames lets every verb take names as -o name prints them: `bigfleet machines retry machine/m-0001`, `--cluster cluster/red`.
 func takesNames(c *cobra.Command) {
-	words := strings.Fields(c.Use)[1:]
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			for i := range min(len(args), len(words)) {
-				if kind := named[words[i]]; kind != "" {
-					args[i] = strings.TrimPrefix(args[i], kind+"/")
-				}
-			}
-			for _, kind := range []string{"cluster", "provider", "shard"} {
-				if f := c.Flags().Lookup(kind); f != nil && f.Changed && f.Value.Type() == "string" {
-					if bare, cut := strings.CutPrefix(f.Value.String(), kind+"/"); cut {
-						if err := f.Value.Set(bare); err != nil {
-							return err
-						}
-					}
-				}
+			if err := bareNames(c, args); err != nil {
+				return err
 			}
 			return run(c, args)
 		}
@@ -74,6 +58,39 @@ func takesNames(c *cobra.Command) {
 	for _, child := range c.Commands() {
 		takesNames(child)
 	}
+}
+
+// bareNames takes the kind off the names of one call.
+func bareNames(c *cobra.Command, args []string) (err error) {
+	if words := strings.Fields(c.Use)[1:]; len(words) > 0 {
+		for i := range args {
+			args[i] = bareName(live[words[min(i, len(words)-1)]], args[i])
+		}
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		kind := liveFlags[f.Name]
+		if list, is := f.Value.(pflag.SliceValue); is && kind != "" {
+			names := list.GetSlice()
+			for i := range names {
+				names[i] = bareName(kind, names[i])
+			}
+			err = errors.Join(err, list.Replace(names))
+		} else if v := f.Value.String(); kind != "" && bareName(kind, v) != v {
+			err = errors.Join(err, f.Value.Set(bareName(kind, v)))
+		}
+	})
+	return err
+}
+
+// bareName is a name without the kind that -o name prints before it.
+func bareName(kind, name string) string {
+	if kind == "registration" {
+		kind = "provider"
+	}
+	if kind == "" {
+		return name
+	}
+	return strings.TrimPrefix(name, kind+"/")
 }
 
 // completes gives every verb the completion that its line of use tells, where it has none of its own.

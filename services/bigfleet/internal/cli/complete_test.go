@@ -65,3 +65,46 @@ func TestEveryValueCompletes(t *testing.T) {
 		t.Errorf("no verb has a flag --%s", name)
 	}
 }
+
+// OPS-4.11, OPS-4.13: what -o name prints is taken wherever a verb or a flag takes the name: `machine/m-1` is m-1.
+func TestPrintedNamesAreTakenEverywhere(t *testing.T) {
+	root, tried := cli.New(app.New(env.System())), 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+		if c.Hidden || !c.Runnable() || c.HasSubCommands() {
+			return
+		}
+		verb := strings.TrimPrefix(c.CommandPath(), "bigfleet ")
+		var args []string
+		for _, word := range strings.Fields(c.Use)[1:] {
+			args = append(args, cli.Printed(word, "x"))
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kind := cli.PrintedKind(cli.LiveFlag(f.Name)); kind != "" && f.Value.Type() != "bool" {
+				if err := c.Flags().Set(f.Name, kind+"/x"); err != nil {
+					t.Errorf("`bigfleet %s --%s %s/x`: %v", verb, f.Name, kind, err)
+				}
+			}
+		})
+		if err := cli.Bare(c, args); err != nil {
+			t.Fatal(err)
+		}
+		for i, word := range strings.Fields(c.Use)[1:] {
+			if tried++; cli.Printed(word, "x") != "" && args[i] != "x" {
+				t.Errorf("`bigfleet %s` takes %q for %s", verb, args[i], word)
+			}
+		}
+		c.LocalFlags().Visit(func(f *pflag.Flag) {
+			if tried++; strings.Contains(f.Value.String(), "/x") {
+				t.Errorf("`bigfleet %s --%s` is %s", verb, f.Name, f.Value)
+			}
+		})
+	}
+	walk(root)
+	if tried < 50 {
+		t.Errorf("only %d arguments and flags were tried", tried)
+	}
+}
