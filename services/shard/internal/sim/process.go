@@ -74,7 +74,9 @@ func (s *shard) startProcess() {
 	e.Control.DryRun, e.Control.Retired, e.Control.Forgotten = d.dryRun, slices.Clone(d.retired), slices.Clone(d.forgotten)
 	for _, id := range sortedKeys(d.pauses) {
 		e.Control.Pauses = append(e.Control.Pauses, d.pauses[id])
-		p.paused = p.paused || coversAll(d.pauses[id])
+		if coversAll(d.pauses[id]) && d.pauses[id].TTL == 0 { // when another one ends is the core's to say
+			p.pauses, p.paused = append(p.pauses, id), true
+		}
 	}
 	for _, id := range sortedKeys(d.journal) {
 		var j core.JournalEntry
