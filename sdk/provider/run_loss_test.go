@@ -186,6 +186,22 @@ func (c *bindingCloud) Describe(ctx context.Context, found func(provider.Host) e
 	})
 }
 
+// failsInDrain leads the first machine to FAILED in Drain.
+func failsInDrain(t *testing.T, c *cloud, r *running, why string) {
+	t.Helper()
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	c.mu.Lock()
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Drain {
+			return errors.New(why)
+		}
+		return nil
+	}
+	c.mu.Unlock()
+	r.must(t, provider.Drain, id(0), stFailed)
+}
+
 // Scenario 49, PROV-18.4, 11.12: a machine that FAILED in Drain keeps its binding for as long as it takes, until an
 // operator retires it by force.
 func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
@@ -193,17 +209,7 @@ func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
 	r := startCloud(t, c, fastRounds(provider.WithRetention(provider.Retention{
 		Failed: 10 * time.Millisecond, Lost: 10 * time.Millisecond, Stockout: 10 * time.Millisecond, Orphan: 10 * time.Millisecond,
 	}))...)
-	r.mustCreate(t, id(0))
-	r.must(t, provider.Configure, id(0), stConfigured)
-	c.mu.Lock()
-	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
-		if k == provider.Drain {
-			return errors.New("a volume does not detach")
-		}
-		return nil
-	}
-	c.mu.Unlock()
-	r.must(t, provider.Drain, id(0), stFailed)
+	failsInDrain(t, c, r, "a volume does not detach")
 	time.Sleep(300 * time.Millisecond) // thirty times its retention
 	m := r.settles(t, id(0), stFailed)
 	if m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" || !strings.HasPrefix(m.GetLastError(), "drain: ") {
@@ -229,18 +235,8 @@ func TestAFailedDrainOfALostHostEnds(t *testing.T) {
 	r := startCloud(t, c, fastRounds(provider.WithRetention(provider.Retention{
 		Failed: time.Hour, Lost: 20 * time.Millisecond, Stockout: time.Hour, Orphan: time.Hour,
 	}))...)
-	r.mustCreate(t, id(0))
-	r.must(t, provider.Configure, id(0), stConfigured)
-	c.mu.Lock()
-	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
-		if k == provider.Drain {
-			return errors.New("the host is gone")
-		}
-		return nil
-	}
-	c.mu.Unlock()
 	before := r.list(t, nil).GetRevision()
-	r.must(t, provider.Drain, id(0), stFailed)
+	failsInDrain(t, c, r, "the host is gone")
 	c.mu.Lock()
 	c.away = func(ref string) bool { return strings.HasPrefix(ref, "cloud://"+id(0)+"/") }
 	c.mu.Unlock()

@@ -84,13 +84,18 @@ func bareNames(c *cobra.Command, args []string) (err error) {
 
 // bareName is a name without the kind that -o name prints before it.
 func bareName(kind, name string) string {
-	if kind == "registration" {
-		kind = "provider"
-	}
 	if kind == "" {
 		return name
 	}
-	return strings.TrimPrefix(name, kind+"/")
+	return strings.TrimPrefix(name, printedKind(kind)+"/")
+}
+
+// printedKind is the kind that -o name prints before names of this kind.
+func printedKind(kind string) string {
+	if kind == "registration" {
+		return "provider"
+	}
+	return kind
 }
 
 // completes gives every verb the completion that its line of use tells, where it has none of its own.

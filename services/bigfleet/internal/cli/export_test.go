@@ -10,12 +10,7 @@ func LiveFlag(flag string) string { return liveFlags[flag] }
 var Bare = bareNames
 
 // PrintedKind is the kind that -o name prints before names of this kind.
-func PrintedKind(kind string) string {
-	if kind == "registration" {
-		return "provider"
-	}
-	return kind
-}
+var PrintedKind = printedKind
 
 // Printed is a name as -o name prints it for an argument of this name, or nothing where the argument is no name.
 func Printed(word, name string) string {
