@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // event waits for an event of a Pod and returns its text.
@@ -132,17 +133,26 @@ func kueueGroups(t *testing.T, s *story) {
 }
 
 // OP-5.26, OP-15.29, ENG-3.8: a CSI driver attaches two volumes to a Node. Pods with a volume each, which one machine has cpu for, get further
-// machines; kube-scheduler puts no third one on a Node.
+// machines; kube-scheduler puts no third one on a Node. Each Node gets a CSINode, as from a kubelet: a Pod that waits for one to attach its volume is
+// tried again when a CSINode comes, not when a Node does.
 func volumesAttach(t *testing.T, s *story) {
 	const driver, limit = "disk.csi.example.com", 2
-	csi := func(node string) {
-		_, err := s.Client().StorageV1().CSINodes().Create(t.Context(), &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node},
-			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: node, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(limit))}}}}}, metav1.CreateOptions{})
-		s.must(err)
-	}
+	s.follow("nodes", func(o metav1.ListOptions) (watch.Interface, error) {
+		o.LabelSelector = corev1.LabelInstanceTypeStable + "=" + typeOf(s.name)
+		return s.Client().CoreV1().Nodes().Watch(s.Context(), o)
+	}, func(e watch.Event) {
+		n, ok := e.Object.(*corev1.Node)
+		if !ok || e.Type != watch.Added {
+			return
+		}
+		_, err := s.Client().StorageV1().CSINodes().Create(s.Context(), &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: n.Name, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(limit))}}}}}, metav1.CreateOptions{})
+		if err != nil && s.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
 	s.create("attach-first", s.template("first", "100m"))
 	first := s.run("attach-first")[0]
-	csi(first)
 	time.Sleep(6 * time.Second) // the operator counts Nodes two seconds after they changed
 	var names []string
 	for i := range limit + 1 {
