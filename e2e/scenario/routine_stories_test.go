@@ -223,8 +223,11 @@ func budgetBlocks(t *testing.T, s *story) {
 	}
 }
 
-// OP-11.7, OP-12.5: a node whose kubelet is lost is shown by its UpcomingNode, is replaced for its Pods, and is returned.
+// OP-11.7, OP-12.5: a node whose kubelet is lost is shown by its UpcomingNode, is replaced for its Pods, and is returned. Another node stays well:
+// the controllers of Kubernetes evict nothing while every node of a zone is lost.
 func nodeLost(t *testing.T, s *story) {
+	s.create("well", s.template("well", "3"))
+	well := s.run("well")[0]
 	tpl := s.template("web", "2")
 	soon := int64(1)
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -239,10 +242,11 @@ func nodeLost(t *testing.T, s *story) {
 	})
 	s.until("its Pod runs on another machine", func() bool { return s.on("lost-0") != "" && s.on("lost-0") != lost })
 	s.until("the lost node goes", func() bool { return slices.Contains(s.gone, lost) })
+	s.kept(well)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.nodes) != 2 {
-		t.Errorf("nodes %v, want the lost one and its replacement", s.nodes)
+	if len(s.nodes) != 3 {
+		t.Errorf("nodes %v, want the one that is well, the lost one and its replacement", s.nodes)
 	}
 }
 
