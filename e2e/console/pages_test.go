@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,21 @@ func TestPagesAndStories(t *testing.T) {
 	eventually(t, "a Pod waits", func() (bool, bool) {
 		got, err := f.read.GetStatus(t.Context(), connect.NewRequest(&v1.GetStatusRequest{}))
 		return true, err == nil && got.Msg.GetUnsatisfiedNeeds() > 0
+	})
+	eventually(t, "what the cloud takes back is gone, and nothing is on its way", func() (bool, bool) {
+		got, err := f.read.ListMachines(t.Context(), connect.NewRequest(&v1.ListMachinesRequest{PageSize: 1000}))
+		if err != nil {
+			return false, false
+		}
+		return true, !slices.ContainsFunc(got.Msg.GetMachines(), func(m *v1.MachineView) bool {
+			switch m.GetMachine().GetState() {
+			case v1.MachineState_MACHINE_STATE_SPECULATIVE, v1.MachineState_MACHINE_STATE_FAILED:
+				return false
+			case v1.MachineState_MACHINE_STATE_CONFIGURED:
+				return m.GetMachine().GetId() == taken
+			}
+			return true
+		})
 	})
 	commands := filepath.Join(t.TempDir(), "commands.jsonl")
 	giant, ready := f.pod("giant"), path(t, f)

@@ -2,6 +2,8 @@ package operator
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,8 +36,8 @@ func TestSuccessors(t *testing.T) {
 func inTurn(t *testing.T, scenarios map[string]func(*testing.T, *world)) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, scenario := range scenarios {
-		t.Run(name, func(t *testing.T) { scenario(t, w.with(t)) })
+	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
+		t.Run(name, func(t *testing.T) { scenarios[name](t, w.with(t)) })
 		w.calls.interfere(nil, nil)
 		w.clear()
 	}

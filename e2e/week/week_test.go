@@ -208,18 +208,17 @@ func (w *week) job() {
 
 // anyNode is a machine that holds Pods.
 func (w *week) anyNode() string {
-	load := w.load()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var names []string
-	for name, pods := range load {
+	for name, pods := range w.load() {
 		if pods > 0 {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	name := names[w.r.IntN(len(names))]
-	w.mu.Lock()
 	w.held[name] = true
-	w.mu.Unlock()
 	return name
 }
 

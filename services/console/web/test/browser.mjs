@@ -128,3 +128,19 @@ export async function start(base, pictures = process.env.PICTURES) {
 export function must(is, what) {
   if (!is) throw new Error(what);
 }
+
+/** Waits until a page hears the keys of what it has just drawn: it listens once the picture is on the screen. */
+export const heard = (page) =>
+  page.evaluate(async () => {
+    for (let n = 0; n < 2; n++) await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  });
+
+/** Presses g and the letter of a place. The letter counts for a moment after g only; keys that came too far apart are pressed again. */
+export async function go(page, letter) {
+  for (let slow = true; slow; ) {
+    const began = Date.now();
+    await page.keyboard.press("g");
+    await page.keyboard.press(letter);
+    slow = Date.now() - began > 1000;
+  }
+}

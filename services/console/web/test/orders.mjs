@@ -32,6 +32,7 @@ await b.story("who may give orders pauses a shard and resumes it, by keyboard", 
   await b.judge(page, "an order that is checked");
   await b.picture(page, "order-light");
   await page.keyboard.press("Enter");
+  await on(page, "button.quiet"); // the order is given; the shard may have said so before
   await note(page).waitFor();
   const kept = await note(page).textContent();
   must(/for alice@example\.com/.test(kept) && kept.includes("<b>goes</b>"), `the pause says: ${kept}`);

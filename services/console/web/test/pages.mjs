@@ -1,7 +1,7 @@
 // Every page in both themes, and the three questions by keyboard alone, on a running fleet: node pages.mjs ADDRESS.
 // MACHINE is one that was taken back by its cloud, VICTIM one that a more urgent need took, POD and READY namespace/name of a Pod that
 // waits and of one that is ready, both in cluster green.
-import { must, places, start } from "./browser.mjs";
+import { go, heard, must, patience, places, start } from "./browser.mjs";
 import { queries } from "./queries.mjs";
 
 const base = process.argv[2];
@@ -92,6 +92,7 @@ await b.story("what was spent today", async (page) => {
 await b.story("what waits, from Now", async (page) => {
   await b.visit(page, "/");
   await page.waitForSelector(".list.wait li");
+  await heard(page);
   await page.keyboard.press("j");
   const first = await page.locator(".list.wait li.on .name").textContent();
   await page.keyboard.press("Enter");
@@ -110,8 +111,7 @@ await life("why was this machine taken away", MACHINE, /interrupt|took it back|t
 if (VICTIM) await life("who took this machine", VICTIM, /green/);
 await b.story("where does the money go", async (page) => {
   await b.visit(page, "/");
-  await page.keyboard.press("g");
-  await page.keyboard.press("m");
+  await go(page, "m");
   await page.waitForSelector("[aria-label=Cost] tbody tr");
   const said = await page.locator("[aria-label=Cost]").textContent();
   must(said.includes("red") && said.includes("$"), `Money does not say what red costs: ${said.slice(0, 300)}`);
@@ -133,6 +133,7 @@ await b.story("where does the money go", async (page) => {
 });
 await b.story("the map is walked by keys", async (page) => {
   await b.visit(page, "/fleet");
+  await page.waitForFunction(() => document.querySelector("figure.map canvas")?.style.height); // its machines are in their places
   await page.locator("figure.map canvas").focus();
   await page.keyboard.press("ArrowRight");
   const first = await page.locator("figure.map figcaption").textContent();
@@ -173,8 +174,7 @@ await b.story("a moment of history is the moment of every page", async (page) =>
   for (const key of ["n", "d", "m"]) {
     await page.keyboard.press("Escape");
     await page.evaluate(() => document.activeElement?.blur());
-    await page.keyboard.press("g");
-    await page.keyboard.press(key);
+    await go(page, key);
     await page.waitForFunction(
       (t) =>
         new URLSearchParams(location.search).get("at") === t &&
@@ -189,6 +189,7 @@ await b.story("a moment of history is the moment of every page", async (page) =>
 await b.story("tables are walked by keys", async (page) => {
   await b.visit(page, "/fleet/clusters");
   await page.waitForSelector("tbody tr a");
+  await heard(page);
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   const second = await page.evaluate(() => [...document.querySelectorAll("tbody tr")].findIndex((r) => r.contains(document.activeElement)));
@@ -210,21 +211,24 @@ await b.story(
     for (const end of ["requestfinished", "requestfailed"]) page.on(end, (r) => open.delete(r));
     await b.visit(page, "/demand");
     await page.waitForSelector(".grid.ladder .r");
-    must(open.size >= 2, `a page that is seen holds ${open.size} streams`);
+    const holds = async (is, what) => {
+      for (const end = Date.now() + patience; !is() && Date.now() < end; ) await page.waitForTimeout(100);
+      must(is(), `${what} holds ${[...open].map((r) => r.url())}`);
+    };
+    await holds(() => open.size >= 2, "a page that is seen");
     const hide = (hidden) =>
       page.evaluate((h) => {
         Object.defineProperty(document, "hidden", { configurable: true, get: () => h });
         document.dispatchEvent(new Event("visibilitychange"));
       }, hidden);
     await hide(true);
-    for (let n = 0; open.size > 0 && n < 100; n++) await page.waitForTimeout(100);
-    must(open.size === 0, `a page that is hidden holds ${[...open].map((r) => r.url())}`);
+    await holds(() => open.size === 0, "a page that is hidden");
     const before = asked;
     await page.waitForTimeout(2500);
     must(asked === before, `a page that is hidden asked ${asked - before} times`);
     await hide(false);
     await page.waitForFunction(() => document.querySelector("header.top .end [role=status]")?.textContent?.includes("live"));
-    must(open.size >= 2, "the page does not follow again");
+    await holds(() => open.size >= 2, "a page that is seen again");
   },
   { lost: true },
 );
@@ -251,8 +255,7 @@ await b.story("keys", async (page) => {
     ["s", "/system"],
     ["n", "/"],
   ]) {
-    await page.keyboard.press("g");
-    await page.keyboard.press(key);
+    await go(page, key);
     await page.waitForFunction((p) => location.pathname === p, path);
   }
   await page.keyboard.press("?");
