@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 )
 
 // WIRE-4.1, WIRE-13.1: each client of docs/clients.md is made from what the release publishes and talks to the simulated cloud.
@@ -157,10 +158,10 @@ func (r release) npmrc(t *testing.T) string {
 
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Cleanup(p.Release)
+	return p.Addr()
 }
