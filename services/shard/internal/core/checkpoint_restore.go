@@ -246,7 +246,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 		cl.heldBack[h.Row] = h.At
 	}
 	for _, x := range s.Statuses {
-		cl.statuses[x.Row] = &statusSent{x.Hash, x.At}
+		cl.statuses[x.Row] = &statusSent{hash: x.Hash, at: x.At}
 	}
 	if s.InTable {
 		c.world.Demand.Restore(s.Name, s.Demand, s.Overhead)

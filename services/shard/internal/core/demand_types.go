@@ -29,6 +29,7 @@ type cluster struct {
 	statusNext   int        // row to look at next
 	statusLeft   int        // rows of stated that were not looked at
 	statusFrom   int64      // when the first verdict that had to wait may be sent; 0: none
+	statusAsOf   uint64     // of which classes of machines statuses name what no machine has; 0: none does
 	statuses     map[string]*statusSent
 	out          map[string]OutOfService // machines whose nodes take no Pods, by id
 	heldBack     map[demand.RowKey]int64 // since when rows are held back
@@ -250,10 +251,14 @@ type hintSent struct {
 	reqs       []demand.Requirement // of the shape, for the last word on it
 }
 
-// statusSent is the last verdict a session got for one row.
+// statusSent is the last verdict a session got for one row. It is replaced, never changed: a checkpoint that is being written reads it.
 type statusSent struct {
 	hash uint64
 	at   int64
+
+	// Of a row that nothing matches: which requirements no machine meets, and of which classes that is said.
+	byNone  string
+	classes uint64
 }
 
 // hintBasis is what the hints of a cluster were computed from. With equal versions they come out the same.

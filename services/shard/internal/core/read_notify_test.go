@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // SHARD-18.1, 18.2, 18.4, 18.6: an operator hears of a machine when the provider has taken the order and not before, as
@@ -144,5 +147,35 @@ func TestAgesCountNominalCycles(t *testing.T) {
 	w.run(10 * Minute)
 	if s := w.view.Status; s.Aged != [4]int{0, 0, 1, 0} || s.Shortfalls[0].AgeCycles/10 != 6 {
 		t.Errorf("after ten minutes: age %d, aged %v", s.Shortfalls[0].AgeCycles, s.Aged)
+	}
+}
+
+// SHARD-25.5: the status of a need that no machine matches names the requirements that none meets, in the words of explain, and not those
+// that a machine meets by now.
+func TestWhatNoMachineHasIsNamed(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("red")
+	w.run(Second)
+	r := demand.Row{RowID: "typo", Profile: demand.Profile{Requirements: []demand.Requirement{
+		{Key: inventory.ZoneKey, Op: demand.In, Values: []string{"y"}}, {Key: inventory.TypeKey, Op: demand.In, Values: []string{"m4"}}}},
+		Aggregate: []resource.Quantity{{Name: "cpu", Milli: 1000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 1000}}}
+	r.Seal()
+	w.rollup("red", []demand.Row{r})
+	w.run(30 * Second)
+	said := sentOf[SendNeedStatus](w)
+	if len(said) != 1 {
+		t.Fatalf("%d statuses, want 1", len(said))
+	}
+	want := engine.DetailNoMatch.Sentence() + " No machine has topology.kubernetes.io/zone in (y)."
+	if said[0].Text != want {
+		t.Errorf("the owner of the Pod reads %q, want %q", said[0].Text, want)
+	}
+	other := slot("other")
+	other.Zone, other.InstanceType = "y", "m8"
+	w.provider["other"] = &other
+	w.run(30 * Minute)
+	said = sentOf[SendNeedStatus](w)
+	if last := said[len(said)-1]; last.Satisfied || last.Text != engine.DetailNoMatch.Sentence() {
+		t.Errorf("a machine of that zone exists, and the owner of the Pod reads %+v", last)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 )
 
 // Details that the shard adds to the engine's (SHARD-23.4). The numbers are those of bigfleet.v1alpha1.NeedDetail.
@@ -252,7 +253,10 @@ func (c *publisher) statusDue() {
 	next := int64(0)
 	for _, b := range c.list {
 		cl := c.clusters.get(b.Cluster)
-		if cl == nil || !cl.connected() || !cl.has.needStatus || cl.stated == b && !cl.statusWaits {
+		if cl == nil || !cl.connected() || !cl.has.needStatus {
+			continue
+		}
+		if cl.stated == b && !cl.statusWaits && (cl.statusAsOf == 0 || cl.statusAsOf == c.classes()) {
 			continue
 		}
 		if at := c.stateNeeds(cl, b, statusPart); at > 0 && (next == 0 || at < next) {
@@ -267,22 +271,29 @@ func (c *publisher) statusDue() {
 // statusPart is how many rows of one cluster are looked at in one step: each takes microseconds, and others wait for all of them.
 const statusPart = 1024
 
+// exactRows is for how many rows of a cluster a status names the requirements that no machine meets. One of them takes as long as exactCost others: each
+// requirement may be compared with each class of machines.
+const exactRows, exactCost = 1024, 15
+
 // stateNeeds looks at the next rows of a block, and returns when to continue, or 0. A block that replaces one before all rows were
 // looked at continues at the same place, so that the last rows have their turn.
 func (c *publisher) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
 	if cl.stated != b || cl.statusLeft == 0 {
-		cl.stated, cl.statusWaits, cl.statusLeft = b, false, len(b.Rows)
+		cl.stated, cl.statusWaits, cl.statusLeft, cl.statusAsOf = b, false, len(b.Rows), 0
 	}
 	for ; cl.statusLeft > 0 && most > 0; most-- {
 		if cl.statusNext >= len(b.Rows) {
 			cl.statusNext = 0
 		}
-		r := &b.Rows[cl.statusNext]
+		place, r := cl.statusNext, &b.Rows[cl.statusNext]
 		cl.statusNext, cl.statusLeft = cl.statusNext+1, cl.statusLeft-1
 		if r.RowID == "" {
 			continue
 		}
-		if at := c.stateNeed(cl, r); at > 0 && (cl.statusFrom == 0 || at < cl.statusFrom) {
+		if place < exactRows && r.Verdict.Detail == engine.DetailNoMatch {
+			most -= exactCost
+		}
+		if at := c.stateNeed(cl, r, place); at > 0 && (cl.statusFrom == 0 || at < cl.statusFrom) {
 			cl.statusFrom = at
 		}
 	}
@@ -326,22 +337,31 @@ func (c *publisher) notifyUnread(cl *cluster) {
 }
 
 // stateNeed sends one verdict if it differs from what was sent last, or returns when it may.
-func (c *publisher) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
+func (c *publisher) stateNeed(cl *cluster, r *NeedRow, place int) (waitUntil int64) {
 	text, detail := r.Text(), r.Detail()
 	satisfied := !r.Unmet()
 	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
 	if !satisfied && c.ownership.ownsNothingYet() {
 		text, detail = "The coordinator has not yet assigned machines to this shard; nothing is bought until it does.", DetailNewCluster
 	}
-	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
-	sent := cl.statuses[r.RowID]
+	sent, now := cl.statuses[r.RowID], statusSent{at: c.now}
+	if detail == int32(engine.DetailNoMatch) && place < exactRows {
+		now.byNone, now.classes = c.metByNone(r.Form, sent), c.classes()
+		cl.statusAsOf = now.classes
+		text += now.byNone
+	}
+	now.hash = newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
 	switch {
-	case sent != nil && sent.hash == h:
+	case sent != nil && sent.hash == now.hash:
+		if sent.classes != now.classes {
+			now.at = sent.at
+			cl.statuses[r.RowID] = &now
+		}
 		return 0
 	case sent != nil && c.now-sent.at < needStatusEvery:
 		return sent.at + needStatusEvery
 	}
-	cl.statuses[r.RowID] = &statusSent{hash: h, at: c.now}
+	cl.statuses[r.RowID] = &now
 	s := SendNeedStatus{Cluster: cl.Name, Session: cl.Session, RowID: r.RowID, Key: r.key(), Satisfied: satisfied,
 		Reason: int32(r.Verdict.Reason), Detail: detail, Text: text, Residual: r.Residual, OnTheWay: int64(r.Coming())}
 	if !satisfied {
@@ -350,6 +370,17 @@ func (c *publisher) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	c.emit(s)
 	return 0
 }
+
+// metByNone names the requirements that no machine meets. It is found again when the classes of machines have changed.
+func (c *publisher) metByNone(f *demand.Form, sent *statusSent) string {
+	if sent != nil && sent.classes == c.classes() {
+		return sent.byNone
+	}
+	return match.MetByNone(c.world.Inventory, f)
+}
+
+// classes is the version of the classes of machines, never 0.
+func (c *publisher) classes() uint64 { return c.world.Inventory.ClassVersion() + 1 }
 
 // forgetStatuses drops what was said of rows that are gone.
 func (c *publisher) forgetStatuses(cl *cluster, b *NeedBlock) {

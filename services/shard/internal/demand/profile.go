@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,21 @@ type Requirement struct {
 	Key    string   `n:"1"`
 	Op     Operator `n:"2"`
 	Values []string `n:"3"`
+}
+
+// textValues is how many values of a requirement a sentence lists.
+const textValues = 8
+
+// Text spells a requirement out for people.
+func (r *Requirement) Text() string {
+	op := [...]string{"?", "in", "not in", "exists", "does not exist", "same", "greater than", "less than"}
+	s := r.Key + " " + op[min(int(r.Op), len(op)-1)]
+	if n := len(r.Values); n > textValues {
+		s += fmt.Sprintf(" (%s and %d more)", strings.Join(r.Values[:textValues], ", "), n-textValues)
+	} else if n > 0 {
+		s += " (" + strings.Join(r.Values, ", ") + ")"
+	}
+	return s
 }
 
 // Spread is one hard topology spread constraint. Soft ones are dropped before a profile is made (ENG-4.2).

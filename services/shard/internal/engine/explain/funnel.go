@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
@@ -82,7 +81,7 @@ func (x *explainer) count(t *tally, i inventory.Index, why Reject) {
 	text := ""
 	switch why {
 	case RejectRequirement:
-		text = requirement(x.n.Form.Requirements[c.first])
+		text = x.n.Form.Requirements[c.first].Text()
 	case RejectTaint:
 		text = taintText(x.inv.Shape(x.inv.Class(row.Class).Shape).Taints[c.taint])
 	case RejectTooSmall:
@@ -161,8 +160,8 @@ func (x *explainer) used(i inventory.Index, block int32) bool {
 func (x *explainer) funnel(t *tally) []FunnelStep {
 	out := []FunnelStep{{Step: StepAll, Name: "all", Machines: t.all}}
 	for k, q := range x.n.Form.Requirements {
-		out = append(out, FunnelStep{Step: StepRequirement, Name: requirement(q), Machines: t.left[k],
-			Lost: x.losses(t, RejectRequirement, RejectTaint, requirement(q))})
+		out = append(out, FunnelStep{Step: StepRequirement, Name: q.Text(), Machines: t.left[k],
+			Lost: x.losses(t, RejectRequirement, RejectTaint, q.Text())})
 	}
 	if x.n.Form.TolerationsStated {
 		out = append(out, FunnelStep{Step: StepTaints, Name: "taints", Machines: t.left[len(x.single)],
@@ -368,23 +367,6 @@ func (x *explainer) bestRemoval() int {
 	return best
 }
 
-// metByNone spells out the requirements that no machine meets, whatever else it has.
-func (x *explainer) metByNone() (out []string) {
-	met := make([]bool, len(x.single))
-	for i := range x.inv.All() {
-		class := x.inv.Row(i).Class
-		for k, one := range x.single {
-			met[k] = met[k] || one.Has(class)
-		}
-	}
-	for k := range met {
-		if !met[k] {
-			out = append(out, requirement(x.n.Form.Requirements[k]))
-		}
-	}
-	return out
-}
-
 // absent names a resource that no matching machine offers.
 func (x *explainer) absent() string {
 	for j, want := range x.agg {
@@ -393,16 +375,6 @@ func (x *explainer) absent() string {
 		}
 	}
 	return ""
-}
-
-// requirement spells a requirement out.
-func requirement(q demand.Requirement) string {
-	op := [...]string{"?", "in", "not in", "exists", "does not exist", "same", "greater than", "less than"}
-	s := q.Key + " " + op[min(int(q.Op), len(op)-1)]
-	if len(q.Values) > 0 {
-		s += " (" + strings.Join(q.Values, ", ") + ")"
-	}
-	return s
 }
 
 func taintText(t inventory.Taint) string {

@@ -398,9 +398,9 @@ func (x *explainer) text(i inventory.Index, why Reject) string {
 	case RejectRequirement:
 		q := x.n.Form.Requirements[c.first]
 		if v := x.value(i, q.Key); v != "" {
-			return fmt.Sprintf("%s: it has %s", requirement(q), v)
+			return fmt.Sprintf("%s: it has %s", q.Text(), v)
 		}
-		return fmt.Sprintf("%s: it has no such label", requirement(q))
+		return fmt.Sprintf("%s: it has no such label", q.Text())
 	case RejectTaint:
 		return "taint " + taintText(x.inv.Shape(x.inv.Class(row.Class).Shape).Taints[c.taint])
 	case RejectTooSmall:

@@ -117,7 +117,7 @@ func (s *suggester) list() []Suggestion {
 func (s *suggester) requirements() {
 	if k := s.x.bestRemoval(); k >= 0 && (s.v.Detail == engine.DetailNoMatch || s.v.Detail == engine.DetailTooSmall || s.v.Detail == engine.DetailDimensionMissing) {
 		q := s.row.Profile.Requirements[min(k, len(s.row.Profile.Requirements)-1)]
-		s.change("Drop the requirement "+requirement(q)+".", func(r *demand.Row) {
+		s.change("Drop the requirement "+q.Text()+".", func(r *demand.Row) {
 			r.Profile.Requirements = slices.DeleteFunc(r.Profile.Requirements, func(x demand.Requirement) bool {
 				return x.Key == q.Key && x.Op == q.Op && slices.Equal(x.Values, q.Values)
 			})

@@ -42,11 +42,9 @@ func (x *explainer) verdict(e *NeedExplanation) string {
 	s := "Short by " + x.lacks(e.Residual) + ". " + v.Detail.Sentence()
 	switch v.Detail {
 	case engine.DetailNoMatch:
-		if alone := x.metByNone(); len(alone) > 0 {
-			s += " No machine has " + strings.Join(alone, ", or ") + "."
-		}
+		s += match.MetByNone(x.inv, x.n.Form)
 		if k := x.bestRemoval(); k >= 0 {
-			s += " Without " + requirement(x.n.Form.Requirements[k]) + " most machines would match."
+			s += " Without " + x.n.Form.Requirements[k].Text() + " most machines would match."
 		} else if e.Nearest != nil {
 			s += " Nearest: " + e.Nearest.Machine + ", " + e.Nearest.Text + "."
 		}
