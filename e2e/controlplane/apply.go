@@ -31,7 +31,7 @@ const (
 	// fieldManager owns the fields of what ApplyYAML writes.
 	fieldManager = "bigfleet-e2e"
 
-	applyTimeout = 30 * time.Second // for a new CRD to be served
+	applyTimeout = 2 * time.Minute // for a new CRD to be served
 	applyPoll    = 20 * time.Millisecond
 )
 

@@ -42,7 +42,7 @@ import (
 const DefaultName = "cluster"
 
 // namespaceTimeout bounds the wait for the namespaces that a ready kube-apiserver is about to create.
-const namespaceTimeout = 30 * time.Second
+const namespaceTimeout = 2 * time.Minute
 
 // Config describes a control plane. The zero value is a complete one in a temporary directory.
 type Config struct {

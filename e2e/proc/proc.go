@@ -26,7 +26,7 @@ import (
 // Defaults of Config.
 const (
 	DefaultReadyTimeout = 60 * time.Second // a cold kube-apiserver on a busy two-core machine needs 10 s
-	DefaultStopTimeout  = 10 * time.Second
+	DefaultStopTimeout  = 30 * time.Second // a shard may take 25 s (SHARD-3.9)
 
 	probeInterval = 25 * time.Millisecond
 	tailLines     = 25 // of the log, in the error of a start that failed
