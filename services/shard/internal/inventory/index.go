@@ -23,7 +23,8 @@ func (t *Table) index(i Index, by int32) {
 		t.billed.add(s.Price, by)
 	}
 	if k, ok := r.stock(); ok {
-		if c.Stock[k] += by; c.Stock[k] == 0 || by > 0 && c.Stock[k] == 1 {
+		c.Stock[k] += by
+		if n := c.Stock[IdlePool] + c.Stock[SpeculativePool]; n == 0 || by > 0 && n == 1 {
 			t.stockChanged(r.Class)
 		}
 	}

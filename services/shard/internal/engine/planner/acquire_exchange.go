@@ -350,6 +350,7 @@ func (al *allocator) claimFreed() {
 		for i := range cl.needs {
 			al.claimUnclaimed(cl, &cl.needs[i])
 		}
+		cl.freed = false // if it claimed something it is stale; else it would claim nothing again
 	}
 }
 
