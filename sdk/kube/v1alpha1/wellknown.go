@@ -34,6 +34,10 @@ const (
 	// LabelMachineID on a Node (label; annotation when the id is no legal label value): the machine behind the Node.
 	// The same key is a synthetic requirement of bootstrap requests.
 	LabelMachineID = GroupName + "/machine-id"
+	// AnnotationCordonReason on a Node that a person cordoned: why. Its machine is withheld for a while after its drain.
+	AnnotationCordonReason = GroupName + "/cordon-reason"
+	// AnnotationCordonedBy on such a Node: the person, as the API server knows them.
+	AnnotationCordonedBy = GroupName + "/cordoned-by"
 	// AnnotationDrain on a Node: state of the drain that the operator runs on it, as JSON.
 	AnnotationDrain = GroupName + "/drain"
 	// RequirementKubeletVersion as a requirement key: the kubelet version that a new node should run.

@@ -517,7 +517,7 @@ type MachineOutOfService struct {
 	// Pods on it that a drain must evict. While there are any, the machine is kept; without them it is surplus.
 	// Soft: negative (read as 0).
 	Pods int32 `protobuf:"varint,4,opt,name=pods,proto3" json:"pods,omitempty"`
-	// Detail for display: the key of the taint, or the reason of the Ready condition.
+	// Detail for display: the key of the taint, the reason of the Ready condition, or the reason of the person who cordoned it (SHARD-18.11).
 	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1526,7 +1526,7 @@ type GetStatusResponse struct {
 	Providers []*ProviderStatus `protobuf:"bytes,22,rep,name=providers,proto3" json:"providers,omitempty"`
 	// The coordinator client.
 	Coordinator *CoordinatorClientStatus `protobuf:"bytes,23,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
-	// Drains under way, at most 100, oldest first.
+	// Drains under way, oldest first, then the machines whose nodes somebody cordoned; at most 100.
 	Drains []*DrainView `protobuf:"bytes,24,rep,name=drains,proto3" json:"drains,omitempty"`
 	// US dollars per hour of all machines that cost money.
 	CostPerHour float64 `protobuf:"fixed64,25,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
@@ -3436,7 +3436,7 @@ type DrainView struct {
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Cluster.
 	ClusterId string `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Instruction.
+	// Empty: somebody cordoned its node, and its Pods leave.
 	InstructionId string `protobuf:"bytes,3,opt,name=instruction_id,json=instructionId,proto3" json:"instruction_id,omitempty"`
 	// Start.
 	StartedAtUnixNanos int64 `protobuf:"varint,4,opt,name=started_at_unix_nanos,json=startedAtUnixNanos,proto3" json:"started_at_unix_nanos,omitempty"`
@@ -3448,8 +3448,10 @@ type DrainView struct {
 	PodsLeft int32 `protobuf:"varint,7,opt,name=pods_left,json=podsLeft,proto3" json:"pods_left,omitempty"`
 	// Disruption budgets that refuse the eviction.
 	BlockingBudgets []string `protobuf:"bytes,8,rep,name=blocking_budgets,json=blockingBudgets,proto3" json:"blocking_budgets,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The reason that was given for the cordon, and by whom, if known.
+	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrainView) Reset() {
@@ -3536,6 +3538,13 @@ func (x *DrainView) GetBlockingBudgets() []string {
 		return x.BlockingBudgets
 	}
 	return nil
+}
+
+func (x *DrainView) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Selects records.
@@ -5983,7 +5992,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x11SeenInterruptions\x12$\n" +
 	"\rinterruptions\x18\x01 \x01(\x03R\rinterruptions\x12#\n" +
 	"\rmachine_hours\x18\x02 \x01(\x01R\fmachineHours\x12(\n" +
-	"\x10since_unix_nanos\x18\x03 \x01(\x03R\x0esinceUnixNanos\"\xd0\x02\n" +
+	"\x10since_unix_nanos\x18\x03 \x01(\x03R\x0esinceUnixNanos\"\xe8\x02\n" +
 	"\tDrainView\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5994,7 +6003,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x13deadline_unix_nanos\x18\x05 \x01(\x03R\x11deadlineUnixNanos\x123\n" +
 	"\x05state\x18\x06 \x01(\x0e2\x1d.bigfleet.v1alpha1.DrainStateR\x05state\x12\x1b\n" +
 	"\tpods_left\x18\a \x01(\x05R\bpodsLeft\x12)\n" +
-	"\x10blocking_budgets\x18\b \x03(\tR\x0fblockingBudgets\"\xdd\x02\n" +
+	"\x10blocking_budgets\x18\b \x03(\tR\x0fblockingBudgets\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"\xdd\x02\n" +
 	"\x18GetMachineHistoryRequest\x12\x1f\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tH\x00R\tmachineId\x120\n" +

@@ -137,7 +137,7 @@ export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutO
   pods: number;
 
   /**
-   * Detail for display: the key of the taint, or the reason of the Ready condition.
+   * Detail for display: the key of the taint, the reason of the Ready condition, or the reason of the person who cordoned it (SHARD-18.11).
    *
    * @generated from field: string detail = 5;
    */

@@ -726,7 +726,7 @@ export declare type GetStatusResponse = Message<"bigfleet.v1alpha1.GetStatusResp
   coordinator?: CoordinatorClientStatus | undefined;
 
   /**
-   * Drains under way, at most 100, oldest first.
+   * Drains under way, oldest first, then the machines whose nodes somebody cordoned; at most 100.
    *
    * @generated from field: repeated bigfleet.v1alpha1.DrainView drains = 24;
    */
@@ -1829,7 +1829,7 @@ export declare type DrainView = Message<"bigfleet.v1alpha1.DrainView"> & {
   clusterId: string;
 
   /**
-   * Instruction.
+   * Empty: somebody cordoned its node, and its Pods leave.
    *
    * @generated from field: string instruction_id = 3;
    */
@@ -1869,6 +1869,13 @@ export declare type DrainView = Message<"bigfleet.v1alpha1.DrainView"> & {
    * @generated from field: repeated string blocking_budgets = 8;
    */
   blockingBudgets: string[];
+
+  /**
+   * The reason that was given for the cordon, and by whom, if known.
+   *
+   * @generated from field: string reason = 9;
+   */
+  reason: string;
 };
 
 /**

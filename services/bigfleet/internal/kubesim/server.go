@@ -72,7 +72,10 @@ func (s *Server) serveMeta(w http.ResponseWriter, r *http.Request) bool {
 		writeJSON(w, http.StatusOK, apiResources(served(), schema.GroupVersion{Version: "v1"}))
 		return true
 	case "apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
-		s.allow(w, r)
+		s.review(w, r, map[string]any{"allowed": true})
+		return true
+	case "apis/authentication.k8s.io/v1/selfsubjectreviews":
+		s.review(w, r, map[string]any{"userInfo": map[string]any{"username": "kubernetes-admin"}})
 		return true
 	}
 	if serveOpenAPI(w, path) {
@@ -88,14 +91,14 @@ func (s *Server) serveMeta(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// allow answers an access review: a simulated cluster has no authorisation.
-func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
+// review answers who somebody is and what they may do: a simulated cluster has one person and no authorisation.
+func (s *Server) review(w http.ResponseWriter, r *http.Request, status map[string]any) {
 	var review map[string]any
 	if err := readJSON(r, &review); err != nil {
 		writeError(w, err)
 		return
 	}
-	review["status"] = map[string]any{"allowed": true}
+	review["status"] = status
 	writeJSON(w, http.StatusCreated, review)
 }
 

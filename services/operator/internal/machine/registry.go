@@ -388,7 +388,7 @@ func Strip(o any) (any, error) {
 	}
 	n.ManagedFields, n.Finalizers, n.OwnerReferences = nil, nil, nil
 	keep := map[string]string{}
-	for _, k := range []string{v1alpha1.AnnotationDrain, v1alpha1.LabelMachineID} {
+	for _, k := range []string{v1alpha1.AnnotationDrain, v1alpha1.LabelMachineID, v1alpha1.AnnotationCordonReason, v1alpha1.AnnotationCordonedBy} {
 		if v, ok := n.Annotations[k]; ok {
 			keep[k] = v
 		}

@@ -149,11 +149,20 @@ func (w *Watcher) closed(n *corev1.Node, m machine.Machine, now time.Time, seen 
 	case drainedByUs(n):
 		return Entry{}, false
 	case n.Spec.Unschedulable:
-		return Entry{Reason: pb.MachineOutOfService_REASON_CORDONED, Since: since()}, true
+		return Entry{Reason: pb.MachineOutOfService_REASON_CORDONED, Since: since(), Detail: clip(whyCordoned(n))}, true
 	case taint != "":
 		return Entry{Reason: pb.MachineOutOfService_REASON_TAINTED, Since: since(), Detail: clip(taint)}, true
 	}
 	return Entry{}, false
+}
+
+// whyCordoned is the reason that a person gave for a cordon, and who that was: "disk errors, by alice"; empty: there is none.
+func whyCordoned(n *corev1.Node) string {
+	why, who := n.Annotations[v1alpha1.AnnotationCordonReason], n.Annotations[v1alpha1.AnnotationCordonedBy]
+	if why != "" && who != "" {
+		why += ", by " + who
+	}
+	return why
 }
 
 func drainedByUs(n *corev1.Node) bool {

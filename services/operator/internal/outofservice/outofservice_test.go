@@ -39,6 +39,9 @@ func tainted(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 }
 
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+func noted(key, text string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Annotations[key] = text }
+}
 func draining(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationDrain] = "{}" }
 func young(n *corev1.Node)    { n.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute)) }
 
@@ -57,8 +60,12 @@ func TestWhoClosedTheNode(t *testing.T) {
 		want   pb.MachineOutOfService_Reason
 		detail string
 	}{
-		"serving":                {nil, 0, ""},
-		"cordoned":               {[]func(*corev1.Node){cordoned, tainted("node.kubernetes.io/unschedulable", "NoSchedule")}, pb.MachineOutOfService_REASON_CORDONED, ""},
+		"serving":    {nil, 0, ""},
+		"cordoned":   {[]func(*corev1.Node){cordoned, tainted("node.kubernetes.io/unschedulable", "NoSchedule")}, pb.MachineOutOfService_REASON_CORDONED, ""},
+		"for repair": {[]func(*corev1.Node){cordoned, noted(v1alpha1.AnnotationCordonReason, "disk errors")}, pb.MachineOutOfService_REASON_CORDONED, "disk errors"},
+		"for repair, by whom": {[]func(*corev1.Node){cordoned, noted(v1alpha1.AnnotationCordonReason, "disk errors"), noted(v1alpha1.AnnotationCordonedBy, "alice")},
+			pb.MachineOutOfService_REASON_CORDONED, "disk errors, by alice"},
+		"a note of old":          {[]func(*corev1.Node){noted(v1alpha1.AnnotationCordonReason, "disk errors")}, 0, ""},
 		"drained by us":          {[]func(*corev1.Node){cordoned, draining}, 0, ""},
 		"tainted by hand":        {[]func(*corev1.Node){tainted("maintenance", "NoSchedule")}, pb.MachineOutOfService_REASON_TAINTED, "maintenance"},
 		"tainted, NoExecute":     {[]func(*corev1.Node){tainted("maintenance", "NoExecute")}, pb.MachineOutOfService_REASON_TAINTED, "maintenance"},
@@ -72,7 +79,11 @@ func TestWhoClosedTheNode(t *testing.T) {
 		"NotReady, drained":      {[]func(*corev1.Node){lost(time.Hour), draining, cordoned}, 0, ""},
 	} {
 		w := newWatcher(machine.Machine{ID: "m1", Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}})
-		w.Machines.SetNode(node("m1", "a", c.change...))
+		cached, err := machine.Strip(node("m1", "a", c.change...)) // what the cache leaves of it
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Machines.SetNode(cached.(*corev1.Node))
 		w.evaluate(now)
 		e, out := w.Of("m1")
 		if out != (c.want != 0) || e.Reason != c.want || e.Detail != c.detail {

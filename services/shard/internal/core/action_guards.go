@@ -267,8 +267,11 @@ func (c *guards) mark(i inventory.Index) {
 	}
 }
 
-// stateChanged keeps the marks of a machine right after a change of state.
+// stateChanged keeps the marks of a machine right after a change of state. The host that a person drained is gone with its slot free again.
 func (c *guards) stateChanged(i inventory.Index, s inventory.State) {
+	if s == inventory.Speculative {
+		c.world.Inventory.Lift(i, inventory.WithheldDrained, "")
+	}
 	if c.backoffs[c.world.Inventory.ID(i)] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
 		c.mark(i)
 	}

@@ -70,8 +70,8 @@ func (c *commands) whyEmptied(o *operation) string {
 func (c *commands) end(o *operation, out Outcome, detail string) {
 	c.dispatcher.releaseSlot(o)
 	c.draining.uncommit(o)
-	if o.Cause == engine.CauseNotJoined && out != OutcomeSuccess {
-		c.world.Inventory.Lift(o.Index, inventory.WithheldNotJoined, o.Cluster)
+	if mark, withheld := c.draining.markAfter(o); withheld && out != OutcomeSuccess {
+		c.world.Inventory.Lift(o.Index, mark.Reason, mark.Cluster)
 	}
 	if o.BlobAt != 0 || o.Phase == phasePulling {
 		c.emit(DropBlob{Request: o.Request})

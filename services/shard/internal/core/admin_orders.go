@@ -1,6 +1,10 @@
 package core
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
 
 // adminAsked carries out an order.
 func (c *orders) adminAsked(e AdminAsked) {
@@ -77,6 +81,9 @@ func (c *orders) adminRetry(e AdminAsked) {
 		name = m.Provider
 		delete(c.guards.backoffs, e.Machine)
 		c.guards.mark(i)
+		if c.world.Inventory.Lift(i, inventory.WithheldDrained, "") {
+			c.trigger(triggerAdmin)
+		}
 		c.pools.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
 	}
 	if f >= 0 {

@@ -121,7 +121,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // withheldText names the reason of a mark for readers.
 func withheldText(r inventory.WithheldReason) string {
-	return [...]string{"", "backoff", "stock_out", "quota", "", "reserved", "not_joined", "elsewhere", "provider_down"}[r]
+	return [...]string{"", "backoff", "stock_out", "quota", "", "reserved", "not_joined", "elsewhere", "provider_down", "drained"}[r]
 }
 
 func abs(v int64) int64 {

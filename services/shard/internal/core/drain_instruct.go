@@ -280,8 +280,8 @@ func (c *draining) sendDrain(o *operation) {
 		if o.Cause == engine.CauseNotJoined {
 			c.ledger.join.Drained(o.Cluster, c.now)
 			c.clusters.ensure(o.Cluster).facts = true
-			c.withholdUnjoined(o)
 		}
+		c.withholdAfter(o)
 		c.machines.move(o.Index, inventory.Draining, o.Cluster)
 		if o.Promise != nil {
 			p := *o.Promise
@@ -297,15 +297,28 @@ func (c *draining) sendDrain(o *operation) {
 func (c *draining) drained(o *operation) {
 	delete(c.guards.drains, o.Machine)
 	delete(c.ops.byInstr, o.Instruction)
-	if o.Cause == engine.CauseNotJoined {
-		c.withholdUnjoined(o)
+	c.withholdAfter(o)
+}
+
+// withholdAfter keeps a machine away for a while, if it is drained for what it is. It holds from the drain on: a plan may promise
+// a machine that drains, and the cluster that gives it up would get it straight back.
+func (c *draining) withholdAfter(o *operation) {
+	if mark, withheld := c.markAfter(o); withheld {
+		c.world.Inventory.Withhold(o.Index, mark)
 	}
 }
 
-// withholdUnjoined keeps a machine from the cluster that its node did not join; others may use it (ENG-17.7). It holds from
-// the drain on: a plan may promise a machine that drains, and the cluster that gives it up would get it straight back.
-func (c *draining) withholdUnjoined(o *operation) {
-	c.world.Inventory.Withhold(o.Index, inventory.Withheld{Reason: inventory.WithheldNotJoined, Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
+// markAfter is how a machine is withheld after a drain: from the cluster that its node did not join (ENG-17.7), or from all, if a
+// person drained it (SHARD-18.11).
+func (c *draining) markAfter(o *operation) (mark inventory.Withheld, withheld bool) {
+	until := c.now + c.policy.JoinRetryHold
+	switch o.Cause {
+	case engine.CauseNotJoined:
+		return inventory.Withheld{Reason: inventory.WithheldNotJoined, Until: until, Cluster: o.Cluster}, true
+	case engine.CauseDrained:
+		return inventory.Withheld{Reason: inventory.WithheldDrained, Until: until}, true
+	}
+	return mark, false
 }
 
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was

@@ -8,11 +8,17 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// String says why the node takes no Pods: "cordoned since 14:02 UTC".
+// cordoned is the reason of a node that somebody cordoned, as on the wire.
+const cordoned = 1
+
+// byPerson reports whether a person took the machine out on purpose: the operator reports the reason that was given.
+func (o *OutOfService) byPerson() bool { return o.Reason == cordoned && o.Detail != "" }
+
+// String says why the node takes no Pods: "cordoned since 14:02 UTC", "cordoned since 14:02 UTC: disk errors, by alice".
 func (o *OutOfService) String() string {
 	why := "accepts no Pods"
 	switch o.Reason {
-	case 1:
+	case cordoned:
 		why = "cordoned"
 	case 2:
 		why = "tainted with " + o.Detail
@@ -21,6 +27,9 @@ func (o *OutOfService) String() string {
 	}
 	if o.Since > 0 {
 		why += " since " + clockText(o.Since)
+	}
+	if o.byPerson() {
+		why += ": " + o.Detail
 	}
 	return why
 }
@@ -69,7 +78,11 @@ func (c *draining) planOutOfService(planned map[planKey]int64, wanted map[string
 				at = c.now
 			}
 			planned[key], wanted[id] = at, true
-			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.NoNeed, Drain: -1, Cause: engine.CauseExcess}
+			cause := engine.CauseExcess
+			if out := cl.out[id]; out.byPerson() {
+				cause = engine.CauseDrained
+			}
+			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.NoNeed, Drain: -1, Cause: cause}
 			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.N, planned: at,
 				evict: &eviction{Evictee: planner.Evictee{Machine: i, Grace: c.policy.ReclaimGrace}}})
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -97,5 +98,93 @@ func TestOutOfServiceAndTheGuard(t *testing.T) {
 	w.run(Second)
 	if d := w.rollupWith("red", 4, "h3", list...); d != DispositionHeld {
 		t.Errorf("all of twenty at once: %v", d)
+	}
+}
+
+// SHARD-18.11: a machine that a person drains stays out for an hour. Its marks and records say so, and a retry ends it.
+func TestDrainedMachineStaysOut(t *testing.T) {
+	drained := func(t *testing.T, out OutOfService) *world {
+		hosts := hostsOf(2, "red")
+		for i := range hosts {
+			hosts[i].CapacityType = inventory.BareMetal
+		}
+		w := newWorld(t, nil, hosts...)
+		w.connect("red")
+		w.connect("blue")
+		w.run(Second)
+		w.rollupWith("red", 8, "h1", out)
+		w.rollup("blue", needs(0, 4))
+		w.run(Minute)
+		if got := w.called(RPCDrain); !slices.Equal(got, []string{"red-001"}) {
+			t.Fatalf("drained %v", got)
+		}
+		w.rollupWith("red", 8, "h2")
+		w.run(Minute)
+		return w
+	}
+	repair := OutOfService{Machine: "red-001", Reason: cordoned, Since: 1_800_000_000 * Second, Detail: "disk errors, by alice"}
+	held := func(w *world) bool {
+		v, _ := w.c.Machine("red-001")
+		return v.Machine.State == inventory.Idle && v.Withheld == "drained"
+	}
+	t.Run("an hour", func(t *testing.T) {
+		w := drained(t, repair)
+		if !held(w) {
+			v, _ := w.c.Machine("red-001")
+			t.Fatalf("it is %v in cluster %q, withheld %q", v.Machine.State, v.Machine.Cluster, v.Withheld)
+		}
+		k, _ := w.c.Why("red-001")
+		if left := k.Keep.Until - w.mono; k.Keep.Mark != inventory.WithheldDrained || left < 55*Minute || left > Hour {
+			t.Errorf("kept: %+v", k.Keep)
+		}
+		started := w.recorded(RecordStarted)
+		if !slices.ContainsFunc(started, func(r Record) bool {
+			return r.Machine == "red-001" && r.Cause == engine.CauseDrained && r.Detail == "Its Node took no Pods: cordoned since 08:00 UTC: disk errors, by alice."
+		}) {
+			t.Errorf("no record says why: %+v", started)
+		}
+		w.run(50 * Minute)
+		if !held(w) {
+			t.Error("it was used again within the hour")
+		}
+		w.run(15 * Minute)
+		if held(w) {
+			t.Error("it is withheld for longer than an hour")
+		}
+	})
+	t.Run("until somebody lifts it", func(t *testing.T) {
+		w := drained(t, repair)
+		w.step(AdminAsked{Command: AdminRetry, Machine: "red-001", Ask: 7})
+		w.run(Minute)
+		if held(w) {
+			t.Error("it is still withheld after a retry")
+		}
+	})
+	t.Run("cordoned without a reason", func(t *testing.T) { // as an agent does that reboots nodes
+		repair := repair
+		repair.Detail = ""
+		if held(drained(t, repair)) {
+			t.Error("it is withheld")
+		}
+	})
+}
+
+// The hour is the host's: a slot that is free again gives another one.
+func TestSlotOfADrainedHostIsOffered(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(1)...)
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Minute)
+	id := w.called(RPCCreate)[0]
+	w.rollupWith("red", 4, "h1", OutOfService{Machine: id, Reason: cordoned, Detail: "disk errors"})
+	w.run(2 * Minute)
+	v, _ := w.c.Machine(id)
+	if v.Withheld != "drained" {
+		t.Fatalf("it is %v, withheld %q", v.Machine.State, v.Withheld)
+	}
+	w.run(30 * Minute)
+	if n := len(w.called(RPCCreate)); n != 2 {
+		t.Errorf("its slot gave %d hosts; red is short of one", n-1)
 	}
 }

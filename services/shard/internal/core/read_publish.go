@@ -408,7 +408,7 @@ func (c *publisher) statusOfNeeds(s *Status) {
 	}
 }
 
-// statusOfDrains lists the drains under way, oldest first, at most 100.
+// statusOfDrains lists the drains under way, oldest first, then the machines that others empty: at most 100.
 func (c *publisher) statusOfDrains(s *Status) {
 	for _, o := range c.ops.list {
 		if o.Deleted || !o.drains() || len(s.Drains) == 100 {
@@ -416,6 +416,16 @@ func (c *publisher) statusOfDrains(s *Status) {
 		}
 		s.Drains = append(s.Drains, DrainStatus{Machine: o.Machine, Cluster: o.Cluster, Instruction: o.Instruction,
 			Started: o.Started, Ends: o.drainEnds(), Note: o.Drain})
+	}
+	for _, cl := range c.clusters.ordered {
+		if len(s.Drains) == 100 {
+			break
+		}
+		for _, id := range sortedKeys(cl.out) {
+			if out := cl.out[id]; out.Reason == cordoned && c.ops.byMachine[id] == nil && len(s.Drains) < 100 {
+				s.Drains = append(s.Drains, DrainStatus{Machine: id, Cluster: cl.Name, Note: drainNote{PodsLeft: out.Pods}, Asked: &out})
+			}
+		}
 	}
 }
 

@@ -98,6 +98,7 @@ type DrainStatus struct {
 	Machine, Cluster, Instruction string
 	Started, Ends                 int64
 	Note                          drainNote
+	Asked                         *OutOfService // somebody cordoned its node, and no operation is open yet
 }
 
 // Shortfall is what all clusters lack of one profile.

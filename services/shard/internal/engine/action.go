@@ -40,8 +40,9 @@ const (
 	CauseGangMoved
 	CauseNotJoined
 	CauseRelease
-	CauseMoved // never planned: the core drains for a move to another shard (COORD-12.13)
-	causes     // number of causes
+	CauseMoved   // never planned: the core drains for a move to another shard (COORD-12.13)
+	CauseDrained // never planned: a person drained its Node (SHARD-18.11)
+	causes       // number of causes
 )
 
 // Ref names one Need inside a Result: Row counts the rows of a block's demand, and folded Needs (ENG-8.3) from FoldedRow
@@ -118,6 +119,7 @@ var causeCodes = [...]code{
 	{"phase3.not_joined", "The machine's Node never joined its cluster.", ""},
 	{"phase3.release", "The machine has been Idle for longer than its hold time.", ""},
 	{"move.drained", "The machine moves to another shard, where a need of higher priority and penalty requires it.", ""},
+	{"person.drained", "A person drained the machine's Node.", ""},
 }
 
 var _ [0]struct{} = [len(causeCodes) - int(causes)]struct{}{}

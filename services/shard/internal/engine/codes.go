@@ -17,6 +17,7 @@ var withheldCodes = [...]code{
 	{"not-joined", "it never became a Node of its cluster", "Other clusters may use it now, and that cluster when the mark expires. Check the bootstrap template and the network of the Nodes."},
 	{"elsewhere", "its domain belongs to another shard", "Released when that need requires less; once Idle it belongs to the other shard. To keep it here, assign the domain to this shard."},
 	{"provider-down", "its provider does not answer", "It is offered again when the provider answers. `bigfleet provider ping ADDRESS` checks the provider."},
+	{"drained", "a person drained it", "If it is repaired, `bigfleet machines retry ID` offers it at once."},
 }
 
 var _ [0]struct{} = [len(withheldCodes) - inventory.WithheldReasons]struct{}{}

@@ -95,7 +95,9 @@ func (r *Result) keepIdle(w *World, p *Policy, i inventory.Index, k *Keep) {
 	inv := w.Inventory
 	_, promised := inv.Promise(i)
 	marks := inv.Withheld(i)
-	block := slices.IndexFunc(marks, func(m inventory.Withheld) bool { return m.Reason.BlocksRelease() })
+	block := slices.IndexFunc(marks, func(m inventory.Withheld) bool {
+		return m.Reason.BlocksRelease() || m.Reason == inventory.WithheldDrained
+	})
 	hold, elastic := p.Hold.Of(inv.CapacityType(i), inv.Price(i))
 	switch {
 	case inv.Foreign(i):

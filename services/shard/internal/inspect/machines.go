@@ -275,6 +275,9 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 		if k.Keep.Mark == inventory.WithheldReserved {
 			return pb.KeepReason_KEEP_REASON_RESERVED, "reserved for a move to another shard"
 		}
+		if k.Keep.Mark == inventory.WithheldDrained {
+			return r, "withheld until " + clock(v, k.Keep.Until) + ", because a person drained it"
+		}
 		return r, "withheld: " + k.Keep.Mark.String()
 	case engine.KeepSlot:
 		return r, "available to buy; it costs nothing"

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -117,6 +118,9 @@ func coordinator(v *core.Publish) *pb.CoordinatorClientStatus {
 }
 
 func drain(v *core.Publish, d *core.DrainStatus) *pb.DrainView {
+	if o := d.Asked; o != nil {
+		return &pb.DrainView{MachineId: d.Machine, ClusterId: d.Cluster, StartedAtUnixNanos: o.Since, PodsLeft: int32(min(o.Pods, math.MaxInt32)), Reason: o.Detail}
+	}
 	return &pb.DrainView{MachineId: d.Machine, ClusterId: d.Cluster, InstructionId: d.Instruction, StartedAtUnixNanos: v.Wall(d.Started),
 		DeadlineUnixNanos: v.Wall(d.Ends), State: pb.DrainState(d.Note.State), PodsLeft: int32(d.Note.PodsLeft), BlockingBudgets: d.Note.Blocking}
 }

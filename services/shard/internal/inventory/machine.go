@@ -209,13 +209,14 @@ const (
 	WithheldNotJoined                           // it did not join this cluster (ENG-17.7)
 	WithheldElsewhere                           // bound here, another shard's once it is Idle (SHARD-21.6)
 	WithheldProvider                            // its provider does not answer (SHARD-14.15)
+	WithheldDrained                             // a person drained it (SHARD-18.11)
 
-	WithheldReasons = 9 // length of an array indexed by WithheldReason
+	WithheldReasons = 10 // length of an array indexed by WithheldReason
 )
 
 // String returns the reason in lower case, with dashes.
 func (r WithheldReason) String() string {
-	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "", "reserved", "not-joined", "elsewhere", "provider-down"}
+	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "", "reserved", "not-joined", "elsewhere", "provider-down", "drained"}
 	if int(r) < len(names) {
 		return names[r]
 	}

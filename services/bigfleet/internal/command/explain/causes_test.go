@@ -60,6 +60,8 @@ func causes() []caused {
 			red.Asks(virtual.Need("gang", 3, 4, 0, virtual.Same(virtual.RackKey)))
 		}, "gang moved", `^The gang that used it has moved to another domain; it was need/red/gang that used it\.$`},
 		{"phase3.not_joined", onDemand(10), nil, oneNeverJoins, "never joined", `^Its Node never joined cluster red\.$`},
+		{"person.drained", bareMetal("a", "b"), nil, func(v *virtual.Fleet) { personDrains(v, 0) }, "drained by a person",
+			`^Its Node took no Pods: cordoned since 08:00 UTC: disk errors, by alice\. No Pod was left on it, so it is released\. No cluster gets it for an hour\.$`},
 		{"phase3.release", onDemand(2), nil, func(v *virtual.Fleet) { wants(v, 2).Asks(virtual.Need("web", 1, 4, 0)) },
 			"idle for too long", `^It was idle for longer than its hold time, so it is returned to its provider\.$`},
 		{"move.drained", onDemand(2), coordinated, func(v *virtual.Fleet) {
@@ -70,6 +72,14 @@ func causes() []caused {
 				RequesterPriority: 1000, RequesterInterruptionBucket: pb.PenaltyBucket_PENALTY_BUCKET_1}}})
 		}, "moves to a shard", `^It moves to another shard, where a need of higher priority and penalty requires it\.`},
 	}
+}
+
+// personDrains has a person cordon the machine of red for a repair. Pods of it have to leave yet.
+func personDrains(v *virtual.Fleet, pods int32) {
+	red := wants(v, 1)
+	name := v.Configured("red", 1)[0]
+	red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)}, OutOfService: []*pb.MachineOutOfService{{
+		MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, SinceUnixNanos: 1_800_000_000e9, Pods: pods, Detail: "disk errors, by alice"}}}}})
 }
 
 // holdsExcess lets machines that no need uses stay for a while.
@@ -124,7 +134,7 @@ func TestCausesAreWhole(t *testing.T) {
 		listed[c.cause] = true
 	}
 	clause := clauseOf(t, "engine.md", "ENG-19.9")
-	for _, m := range regexp.MustCompile("`((?:phase[123]|move)\\.[a-z_]+)`").FindAllStringSubmatch(clause, -1) {
+	for _, m := range regexp.MustCompile("`((?:phase[123]|move|person)\\.[a-z_]+)`").FindAllStringSubmatch(clause, -1) {
 		if !listed[m[1]] {
 			t.Errorf("nothing causes %s", m[1])
 		}

@@ -96,6 +96,10 @@ func keptReasons() []kept {
 			red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)},
 				OutOfService: []*pb.MachineOutOfService{{MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, Pods: 3}}}}})
 		}, []string{"ts node accepts no new Pods (cordoned); it is kept because 3 Pods run on it"}},
+		{pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, onDemand(2), nil, func(v *virtual.Fleet) { personDrains(v, 3) },
+			[]string{"ts node accepts no new Pods (cordoned since 08:00 UTC: disk errors, by alice); it is kept because 3 Pods run on it"}},
+		{pb.KeepReason_KEEP_REASON_WITHHELD, bareMetal("a", "b"), nil, func(v *virtual.Fleet) { personDrains(v, 0) },
+			[]string{"It is withheld: a person drained it. It is offered again at ", "If it is repaired, `bigfleet machines retry ID` offers it at once."}},
 		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, func(v *virtual.Fleet) { ghost(v, "ghost") }, []string{"The shard has not confirmed the demand of its cluster since it started.", "Evaluated when the cluster's first roll-up is in force. Bring its operator back, or retire the cluster"}},
 		{pb.KeepReason_KEEP_REASON_READINESS_GUARD, onDemand(10), nil, func(v *virtual.Fleet) {
 			wants(v, 10).Reports(true, nil) // and not one of them joins

@@ -189,6 +189,7 @@ func marks() []said {
 		}, firstMachine},
 		{"elsewhere", "Its domain belongs to another shard", onDemand(1), coordinated, movedDomain, firstMachine},
 		{"not-joined", "it never became a Node of its cluster", onDemand(10), nil, oneNeverJoins, firstMachine},
+		{"drained", "a person drained it. It is offered again at ", bareMetal("a", "b"), nil, func(v *virtual.Fleet) { personDrains(v, 0) }, firstMachine},
 		{"provider-down", "its provider does not answer", onDemand(2), nil, func(v *virtual.Fleet) { v.StopProvider(); time.Sleep(10 * time.Minute) }, firstMachine},
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/node"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
@@ -269,8 +268,12 @@ func (w *walk) node(ctx context.Context, s subject.Subject) error {
 		return nil
 	}
 	w.note("Node", "%s is machine %s", s.Name, id)
-	if why := n.Annotations[node.ReasonNote]; why != "" && n.Spec.Unschedulable {
-		w.note("Node", "cordoned with `bigfleet machines`: %s", why)
+	if why := n.Annotations[v1alpha1.AnnotationCordonReason]; why != "" && n.Spec.Unschedulable {
+		by := ""
+		if who := n.Annotations[v1alpha1.AnnotationCordonedBy]; who != "" {
+			by = " by " + who
+		}
+		w.note("Node", "cordoned with `bigfleet machines`%s: %s", by, why)
 	}
 	w.Target = &subject.Subject{Kind: subject.Machine, Name: id}
 	return nil

@@ -116,7 +116,7 @@ func kinds() []kind {
 		{[]string{"peers", "peer"}, "Raft peers; works without a leader", nil, peers},
 		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", []string{"cluster"}, hints},
 		{[]string{"pauses", "pause"}, "pauses in force", []string{"cluster", "provider"}, pauses},
-		{[]string{"drains", "drain"}, "drains under way", []string{"cluster"}, drains},
+		{[]string{"drains", "drain"}, "drains under way, and cordoned Nodes", []string{"cluster"}, drains},
 	}
 }
 
@@ -296,8 +296,7 @@ func NewTop(a *app.App, kindName string) *cobra.Command {
 
 // elsewhere says where the rest of a list is that is empty, for people who may look for it here.
 var elsewhere = map[string]string{
-	"drains": "What a person drains is not here: `kubectl get nodes` shows those Nodes as SchedulingDisabled.",
-	"audit":  "Orders to shards, such as a pause, are not here: `bigfleet history` shows them.",
+	"audit": "Orders to shards, such as a pause, are not here: `bigfleet history` shows them.",
 }
 
 // show prints what there is even when a part did not answer, and then says so.

@@ -304,8 +304,14 @@ func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return f.name != "" && d.GetMachineId() != f.name || f.cluster != "" && d.GetClusterId() != f.cluster
 		}), nil
 	})
-	return by(table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "^BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
-		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
+	now := a.Now()
+	return by(table("drain/", columns("MACHINE", "CLUSTER", "STATE", "SINCE", "PODS LEFT", "^BLOCKED BY", "DEADLINE", "^REASON"), items, func(d *bigfleetv1alpha1.DrainView) []string {
+		state := output.Enum("DRAIN_STATE_", d.GetState().String())
+		if d.GetInstructionId() == "" { // a person empties it, or an agent does
+			state = "cordoned"
+		}
+		return []string{d.GetMachineId(), d.GetClusterId(), state, output.Age(now, d.GetStartedAtUnixNanos()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")),
+			output.Time(d.GetDeadlineUnixNanos()), output.Dash(d.GetReason())}
 	}), of), failed
 }
 

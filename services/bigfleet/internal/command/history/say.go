@@ -18,7 +18,7 @@ func Sentence(r *pb.DecisionRecord) string {
 	switch r.GetType() {
 	case pb.RecordType_RECORD_TYPE_STARTED:
 		if tookNoPods(r) {
-			return empty(r.GetDetail())
+			return empty(r, r.GetDetail())
 		}
 		said = Why(r)
 	case pb.RecordType_RECORD_TYPE_SUPPRESSED:
@@ -47,12 +47,19 @@ const noPods = "Its Node took no Pods: "
 
 // tookNoPods reports whether a machine goes because its Node took no Pods, and not because no need wants it.
 func tookNoPods(r *pb.DecisionRecord) bool {
-	return r.GetCause() == "phase3.excess" && strings.HasPrefix(r.GetDetail(), noPods)
+	return (r.GetCause() == "phase3.excess" || r.GetCause() == drained) && strings.HasPrefix(r.GetDetail(), noPods)
 }
 
+// drained is the cause of a release that a person asked for: the machine stays out for a while (SHARD-18.11).
+const drained = "person.drained"
+
 // empty says why such a machine goes.
-func empty(detail string) string {
-	return strings.TrimSuffix(detail, ".") + ". No Pod was left on it, so it is released."
+func empty(r *pb.DecisionRecord, detail string) string {
+	said := strings.TrimSuffix(detail, ".") + ". No Pod was left on it, so it is released."
+	if r.GetCause() == drained {
+		said += " No cluster gets it for an hour."
+	}
+	return said
 }
 
 // Planned says why an action would be started.
@@ -67,12 +74,12 @@ func Planned(r *pb.DecisionRecord) string {
 var causes = map[string]string{
 	"phase1.idle": "idle machine fits", "phase1.speculative": "bought", "phase1.handover": "was reserved", "phase2.inversion": "outranked",
 	"phase2.excess": "unused, required elsewhere", "phase3.excess": "unused", "phase3.excess_promised": "unused, promised", "phase3.gang_moved": "gang moved",
-	"phase3.not_joined": "never joined", "phase3.release": "idle for too long", "move.drained": "moves to a shard",
+	"phase3.not_joined": "never joined", "phase3.release": "idle for too long", "move.drained": "moves to a shard", drained: "drained by a person",
 }
 
 // Cause is the word of a record's cause: that of a newer shard as it is.
 func Cause(r *pb.DecisionRecord) string {
-	if tookNoPods(r) {
+	if tookNoPods(r) && r.GetCause() != drained {
 		return "took no Pods"
 	}
 	if word, known := causes[r.GetCause()]; known {
@@ -110,6 +117,8 @@ func Why(r *pb.DecisionRecord) string {
 		return "Its Node never joined cluster " + r.GetClusterId() + "."
 	case "phase3.release":
 		return "It was idle for longer than its hold time, so it is returned to its provider."
+	case drained:
+		return "A person drained its Node."
 	case "move.drained":
 		return "It moves to another shard, where a need of higher priority and penalty requires it."
 	default:

@@ -39,7 +39,7 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 			line, why = happened[r.GetType()], Sentence(r)
 		}
 		if detail := begun(records[i:], r.GetOperationId()); emptied && strings.HasPrefix(detail, noPods) {
-			why = empty(detail)
+			why = empty(r, detail)
 		} else if emptied {
 			why = strings.TrimSpace(why + " " + detail)
 		}

@@ -26,7 +26,7 @@ func drain(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, no
 	if a.DryRun {
 		return foretell(ctx, a, core, nodes)
 	}
-	t := &telling{a: a}
+	t := &telling{a: a, who: by.who}
 	if err := mark(ctx, t, core, nodes, true); err != nil {
 		return err
 	}

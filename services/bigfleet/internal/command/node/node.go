@@ -14,12 +14,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -27,9 +31,7 @@ import (
 
 const (
 	machineLabel = "bigfleet.lucy.sh/machine-id" // WIRE-11
-	// ReasonNote is the annotation of a cordoned Node that holds the reason.
-	ReasonNote  = "bigfleet.lucy.sh/cordon-reason"
-	withinUsual = 10 * time.Minute
+	withinUsual  = 10 * time.Minute
 )
 
 // choice is what selects Nodes. All of it has to fit.
@@ -37,16 +39,17 @@ type choice struct {
 	machines                     []string
 	zone, instanceType, selector string
 	within                       time.Duration
+	who                          string // the person
 }
 
 // Verbs returns the verbs for the group `machines`.
 func Verbs(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
-			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty. A released machine may serve again\nat once, this cluster too. To keep it away, take it out at its provider, or pause first: with `bigfleet pause --kind reclaim --cluster NAME`\nthe Nodes stay, cordoned and empty.\nExits with 4 if Pods are left after --within.",
+			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty. No cluster gets such a machine for an hour;\n`bigfleet explain machine/ID` shows until when, and `bigfleet machines retry ID` offers it earlier. For longer, take it out at its provider. With\n`bigfleet pause --kind reclaim --cluster NAME` before, the Nodes stay, cordoned and empty.\nExits with 4 if Pods are left after --within.",
 			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
 				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
-		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
+		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "\nA machine whose Pods have all left is released, and no cluster gets it for an hour, as after `bigfleet machines drain`.", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
 		verb(a, "uncordon", "Let new Pods on cordoned Nodes again", "", "  bigfleet machines uncordon --zone eu-1a --reason 'repaired' --kube-context red", uncordon),
 	}
 }
@@ -100,6 +103,9 @@ func run(ctx context.Context, a *app.App, name string, by choice, do action) err
 	if err := a.Confirm("%s %s of %s: %s.", strings.ToUpper(name[:1])+name[1:]+"s", output.Count(len(nodes), "Node"), clusterOf(a), strings.Join(names(nodes), ", ")); err != nil {
 		return err
 	}
+	if !a.DryRun && name != "uncordon" {
+		by.who = who(ctx, cfg)
+	}
 	return do(ctx, a, core, nodes, by)
 }
 
@@ -131,7 +137,7 @@ func (by choice) find(ctx context.Context, core typedcorev1.CoreV1Interface) ([]
 			!selector.Matches(labels.Set(n.Labels))
 	})
 	if len(missing) > 0 {
-		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of this cluster is machine " + strings.Join(missing, ", "), Hint: "`bigfleet get machines NAME` shows the cluster; --kube-context selects it"}
+		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of this cluster is machine " + strings.Join(missing, ", "), Hint: "`bigfleet get machines NAME` shows the cluster; --kube-context selects it. `bigfleet machines retry NAME` offers a machine again that was drained and released"}
 	}
 	if len(out) == 0 {
 		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of BigFleet in this cluster matches the selection", Hint: "`kubectl get nodes --show-labels -l " + machineLabel + "` lists them"}
@@ -147,16 +153,16 @@ func names(nodes []corev1.Node) []string {
 	return out
 }
 
-func cordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
-	return marked(ctx, a, core, nodes, true)
+func cordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, by choice) error {
+	return marked(ctx, a, core, nodes, by, true)
 }
 
-func uncordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
-	return marked(ctx, a, core, nodes, false)
+func uncordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, by choice) error {
+	return marked(ctx, a, core, nodes, by, false)
 }
 
-func marked(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
-	t := &telling{a: a}
+func marked(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, by choice, closed bool) error {
+	t := &telling{a: a, who: by.who}
 	if err := mark(ctx, t, core, nodes, closed); err != nil {
 		return err
 	}
@@ -165,11 +171,14 @@ func marked(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, n
 
 // mark changes whether Nodes take new Pods, and notes why.
 func mark(ctx context.Context, t *telling, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
-	var note, off any
+	var note, who, off any
 	if closed {
 		note, off = t.a.Reason, true
+		if t.who != "" {
+			who = t.who
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{ReasonNote: note}}, "spec": map[string]any{"unschedulable": off}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationCordonReason: note, v1alpha1.AnnotationCordonedBy: who}}, "spec": map[string]any{"unschedulable": off}})
 	if err != nil {
 		return err
 	}
@@ -193,6 +202,7 @@ func mark(ctx context.Context, t *telling, core typedcorev1.CoreV1Interface, nod
 // telling says what happens to each Node: people read it as it comes, programs the last of each Node as one document.
 type telling struct {
 	a    *app.App
+	who  string
 	last []item
 }
 
@@ -224,4 +234,17 @@ func (t *telling) end() error {
 		l.Rows = append(l.Rows, []string{i.Node, i.Machine, i.Zone, i.State, fmt.Sprint(i.Pods)})
 	}
 	return t.a.Format.Write(t.a.Out, l)
+}
+
+// who is the person as the API server knows them, "" if it does not say.
+func who(ctx context.Context, cfg *rest.Config) string {
+	client, err := typedauthenticationv1.NewForConfig(cfg)
+	if err != nil {
+		return ""
+	}
+	me, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "" // not every API server has it; the cordon needs no name
+	}
+	return me.Status.UserInfo.Username
 }

@@ -157,6 +157,7 @@ export function ShardDrawer({ id }: { id: string }) {
                   { head: "Cluster", cell: (d) => d.clusterId },
                   { head: "Pods left", num: true, cell: (d) => d.podsLeft },
                   { head: "Budgets that refuse", cell: (d) => d.blockingBudgets.join(", ") },
+                  { head: "Cordoned because", cell: (d) => d.reason },
                 ]}
               />
             </Section>

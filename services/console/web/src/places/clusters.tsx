@@ -171,6 +171,7 @@ export function Drains() {
           },
           { head: "Pods left", num: true, cell: (r) => count(r.d.podsLeft) },
           { head: "Budgets that refuse", cell: (r) => r.d.blockingBudgets.join(", ") || <span class="dim">none</span> },
+          { head: "Cordoned because", cell: (r) => r.d.reason },
         ]}
       />
     </>
