@@ -35,7 +35,7 @@ func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
 		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {
-			e.Rows, e.Overhead, e.Rooms = nil, nil, nil
+			e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		}
 		return e
 	case ListPage:

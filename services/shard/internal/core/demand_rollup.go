@@ -94,6 +94,10 @@ func (c *rollups) heardFrom(cl *cluster) {
 // judgeRollup asks the guard, replaces the demand and opens the gate: the one way in for every roll-up that passed the
 // ingest gate (SHARD-11.1).
 func (c *rollups) judgeRollup(cl *cluster, e RollupArrived) {
+	if e.Reject = c.tooManyKeys(&e); e.Reject != nil {
+		c.rejectRollup(cl, e)
+		return
+	}
 	totals := totalsOf(e.Rows)
 	if why := cmp.Or(c.draining.hides(cl, e.OutOfService), c.suspicious(cl, &e, totals)); why != "" && !c.cfg.RollupGuardOff {
 		if !cl.Held.add(c.now) {

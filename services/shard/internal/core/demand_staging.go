@@ -20,7 +20,8 @@ func (s *stagedRollup) part() int {
 
 // stage begins to take in a roll-up.
 func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
-	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows)}
+	labels, topology := c.world.Demand.NewKeys(e.LabelKeys, e.TopologyKeys)
+	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows), labels, topology}
 	c.staging = append(c.staging, cl)
 	c.timers.add(c.now+1, timerStage, "")
 }

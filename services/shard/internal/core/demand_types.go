@@ -196,6 +196,8 @@ type stagedRollup struct {
 	event  RollupArrived
 	totals []resource.Quantity
 	rows   *demand.Staging
+
+	labels, topology int // keys of it that nothing named when it began
 }
 
 // shortRows are the short rows of one cluster and since when each is. The list is replaced, not changed, and only when the

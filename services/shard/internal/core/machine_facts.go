@@ -32,6 +32,8 @@ type RollupArrived struct {
 	Received     int64               `n:"12"` // Mono when the message came, before the gate; for cycle_lag_seconds. 0: with the event
 	OutOfService []OutOfService      `n:"13"` // by machine
 	Rooms        []demand.Room       `n:"14"` // what the cluster has learnt of its Nodes
+	LabelKeys    []string            `n:"15"` // that Rows name, ascending
+	TopologyKeys []string            `n:"16"` // those of them with Same or hard spread
 }
 
 // Rejection says why a roll-up was refused (WIRE-3.9).

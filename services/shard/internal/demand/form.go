@@ -153,3 +153,46 @@ func (t *Table) TopologyKeys() []string { return slices.Sorted(maps.Keys(t.keys.
 
 // KeysVersion grows when one of the three lists changes.
 func (t *Table) KeysVersion() uint64 { return t.keys.version }
+
+// KeysOf lists the label keys that rows name, and those of them that are topology keys, ascending.
+func KeysOf(rows []Row) (labels, topology []string) {
+	all, top := map[string]bool{}, map[string]bool{}
+	for i := range rows {
+		p := &rows[i].Profile
+		for _, r := range p.Requirements {
+			if all[r.Key] = true; r.Op == Same {
+				top[r.Key] = true
+			}
+		}
+		for _, s := range p.Spread {
+			all[s.Key], top[s.Key] = true, true
+		}
+		for _, f := range p.Preferences {
+			for _, r := range f.Requirements {
+				all[r.Key] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(top))
+}
+
+// KeyTotals is how many label keys the demand names, those twice of which some profile tests the value and another only that they are there, and how many
+// topology keys.
+func (t *Table) KeyTotals() (labels, topology int) {
+	return len(t.keys.values) + len(t.keys.presence), len(t.keys.topology)
+}
+
+// NewKeys is how many of some label keys, and of some topology keys, nothing in the demand names.
+func (t *Table) NewKeys(labels, topology []string) (newLabels, newTopology int) {
+	for _, key := range labels {
+		if t.keys.values[key]+t.keys.presence[key] == 0 {
+			newLabels++
+		}
+	}
+	for _, key := range topology {
+		if t.keys.topology[key] == 0 {
+			newTopology++
+		}
+	}
+	return newLabels, newTopology
+}

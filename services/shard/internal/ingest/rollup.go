@@ -106,8 +106,8 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Rooms = append(e.Rooms, demand.Room{Type: n.GetInstanceType(), Amounts: r.quantities(-1, "node_rooms", n.GetResources())})
 	}
 	e.Warnings = r.warnings
-	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(e.Rows)); e.Reject != nil {
-		e.Rows, e.Overhead, e.Rooms = nil, nil, nil
+	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(&e)); e.Reject != nil {
+		e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		return e
 	}
 	slices.SortStableFunc(e.Rows, func(a, b demand.Row) int {
@@ -214,28 +214,12 @@ const (
 )
 
 // tooManyKeys refuses what would make the shard look at all of its machines too often: rows that each name a key of their own.
-func tooManyKeys(rows []demand.Row) *core.Rejection {
-	labels, topology := map[string]bool{}, map[string]bool{}
-	for i := range rows {
-		for _, q := range rows[i].Profile.Requirements {
-			if labels[q.Key] = true; q.Op == demand.Same {
-				topology[q.Key] = true
-			}
-		}
-		for _, sp := range rows[i].Profile.Spread {
-			labels[sp.Key], topology[sp.Key] = true, true
-		}
-		for _, f := range rows[i].Profile.Preferences {
-			for _, q := range f.Requirements {
-				labels[q.Key] = true
-			}
-		}
-		switch {
-		case len(topology) > topologyKeysMax:
-			return reject("too_large", fmt.Sprintf("more than %d topology keys in one roll-up", topologyKeysMax), int64(i), "needs")
-		case len(labels) > labelKeysMax:
-			return reject("too_large", fmt.Sprintf("more than %d label keys in one roll-up", labelKeysMax), int64(i), "needs")
-		}
+func tooManyKeys(e *core.RollupArrived) *core.Rejection {
+	switch e.LabelKeys, e.TopologyKeys = demand.KeysOf(e.Rows); {
+	case len(e.TopologyKeys) > topologyKeysMax:
+		return reject("too_large", fmt.Sprintf("%d topology keys in one roll-up; at most %d are accepted", len(e.TopologyKeys), topologyKeysMax), -1, "needs")
+	case len(e.LabelKeys) > labelKeysMax:
+		return reject("too_large", fmt.Sprintf("%d label keys in one roll-up; at most %d are accepted", len(e.LabelKeys), labelKeysMax), -1, "needs")
 	}
 	return nil
 }
