@@ -2,6 +2,7 @@ package quantity
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 )
@@ -22,13 +23,20 @@ var (
 	ErrRange = errors.New("quantity out of range")
 )
 
+// TextMax is how long the text of a quantity may be. Those that Kubernetes stores have 30 characters at most, and converting digits takes time that
+// grows with the square of their number.
+const TextMax = 128
+
 // exponentMax bounds decimal exponents: 10^64 is far beyond what fits and cheap to compute with.
 const exponentMax = 64
 
 // Parse reads a Kubernetes quantity ("1500m", "2Gi", "1e3", ".5") exactly and returns milli-units. It accepts what
-// apimachinery accepts, but never rounds to nano-units on the way. Negative amounts are returned as they are. An amount
+// apimachinery accepts, up to TextMax, but never rounds to nano-units on the way. Negative amounts are returned as they are. An amount
 // that does not fit returns ErrRange and the nearest amount that does.
 func Parse(text string, r Rounding) (milli int64, err error) {
+	if len(text) > TextMax {
+		return 0, fmt.Errorf("%w: it has %d characters, and at most %d are read", ErrSyntax, len(text), TextMax)
+	}
 	neg, digits, fraction, rest, err := split(text)
 	if err != nil {
 		return 0, err

@@ -1,8 +1,10 @@
 package quantity
 
 import (
+	"errors"
 	"math"
 	"math/big"
+	"strings"
 	"testing"
 )
 
@@ -95,4 +97,16 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %d up (%v), %d down (%v)", s, up, err, down, err2)
 		}
 	})
+}
+
+// Digits without end are refused before they are converted: a million of them took 2.5 s.
+func TestLongTextsAreRefused(t *testing.T) {
+	if v, err := Parse("0."+strings.Repeat("9", TextMax-2), Up); err != nil || v != 1000 {
+		t.Errorf("%d, %v", v, err)
+	}
+	for _, text := range []string{"0." + strings.Repeat("9", TextMax-1), strings.Repeat("9", 16<<20)} {
+		if _, err := Parse(text, Up); !errors.Is(err, ErrSyntax) || !strings.Contains(err.Error(), "at most 128") {
+			t.Errorf("%d characters: %v", len(text), err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 )
 
 // plain recognises the records that nearly all of a List is made of, of which the rules of the proto would say nothing. It
@@ -41,7 +42,7 @@ func plainAmounts(m map[string]string) bool {
 		for n < len(v) && v[n] >= '0' && v[n] <= '9' {
 			n++
 		}
-		if n == 0 {
+		if n == 0 || len(v) > quantity.TextMax {
 			return false
 		}
 		switch v[n:] {

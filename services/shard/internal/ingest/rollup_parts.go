@@ -14,8 +14,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 )
 
-// inParts applies the parser and the rules of the proto to each part of a roll-up that is not plain: the rules take a hundred times as long as a look, and
-// one roll-up may have many thousands of parts. Whether a quantity can be read comes before all that a rule says (WIRE-3.9).
+// inParts applies the parser and the rules of the proto to the parts of a roll-up of which they would say something. Whether a quantity can be read comes before
+// all that a rule says, and a second Same before all other rules (WIRE-3.9); the first part that the rules refuse ends it.
 func (g *Gate) inParts(m *pb.ClusterCapacityNeeds) *core.Rejection {
 	odd := oddParts(m)
 	for i := range odd {
@@ -23,15 +23,26 @@ func (g *Gate) inParts(m *pb.ClusterCapacityNeeds) *core.Rejection {
 			return r
 		}
 	}
-	var first *core.Rejection
+	if i := slices.IndexFunc(odd, func(p part) bool { return p.twoSames() }); i > 0 {
+		odd[0], odd[i] = odd[i], odd[0]
+	}
 	for i := range odd {
-		if r := odd[i].broken(g.rules.Validate(odd[i].m)); r != nil && (first == nil || before(r, first)) {
-			if first = r; r.Reason == reasonOrder[0] {
-				break
-			}
+		if r := odd[i].broken(g.rules.Validate(odd[i].m)); r != nil {
+			return r
 		}
 	}
-	return first
+	return nil
+}
+
+func (p *part) twoSames() bool {
+	n, is := p.m.(*pb.CapacityNeed)
+	same := 0
+	for _, r := range n.GetRequirements() {
+		if r.GetOperator() == pb.NodeSelectorRequirement_OPERATOR_SAME {
+			same++
+		}
+	}
+	return is && same > 1
 }
 
 // part is a piece of a roll-up that is checked by itself.
