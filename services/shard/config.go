@@ -28,6 +28,8 @@ type Config struct {
 	Listen   string
 	Listener net.Listener
 
+	Clock func() time.Time // of the core's wall time; nil: the machine's
+
 	Providers       []Provider // required; there is no default provider and no fake one
 	CoordinatorAddr string     // empty: off
 	AdvertiseAddr   string     // what the coordinator tells others; empty: Listen

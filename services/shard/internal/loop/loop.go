@@ -37,6 +37,8 @@ type Config struct {
 	OnPanic func(core.At, core.Event, any)
 	// Observe is called after each step with how long it took. May be nil.
 	Observe func(core.Event, time.Duration)
+	// Clock is the wall clock. Nil: the machine's.
+	Clock func() time.Time
 }
 
 // Loop is the queue in front of the core and the goroutine behind it.
@@ -81,6 +83,9 @@ type item struct {
 
 // New returns a loop whose Mono starts at zero now.
 func New(c Config) *Loop {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
 	return &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true, depths: map[string]*depth{}}
 }
 
@@ -109,8 +114,7 @@ func (l *Loop) Peaks() map[string]int {
 
 // Now is the time that an event gets if it is taken now.
 func (l *Loop) Now() core.At {
-	now := time.Now()
-	return core.At{Mono: int64(now.Sub(l.start)), Wall: now.UnixNano()}
+	return core.At{Mono: int64(time.Since(l.start)), Wall: l.cfg.Clock().UnixNano()}
 }
 
 // Push queues an event, waiting for room if need be. It answers false when ctx ended, or the source or loop is closed.
