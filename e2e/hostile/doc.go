@@ -1,4 +1,4 @@
-// Package hostile tests what a caller with a certificate of the fleet can do at worst to the servers of BigFleet: coordinator, shard, and a
+// Package hostile tests the worst that a caller with a certificate of the fleet can do to the servers of BigFleet: coordinator, shard, and a
 // provider of the SDK with its control port. The real programs run with certificates, as their charts run them.
 //
 // TestWhoMayCallWhat has the one table of who may call which RPC, and fails when the protos have an RPC that it does not name.

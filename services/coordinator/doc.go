@@ -1,4 +1,4 @@
-// Package coordinator is one replica of BigFleet's coordinator: slow fleet state behind one Raft group.
+// Package coordinator is one replica of BigFleet's coordinator, which keeps what all shards agree on and what seldom changes, in one Raft group.
 //
 // Run is a whole replica in one call: several may run in one process. It opens its data directory, finds or begins its
 // group, serves Coordinator and CoordinatorAdmin on one port, and returns when its context ends, after leadership was
