@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -186,5 +187,29 @@ func TestSlotOfADrainedHostIsOffered(t *testing.T) {
 	w.run(30 * Minute)
 	if n := len(w.called(RPCCreate)); n != 2 {
 		t.Errorf("its slot gave %d hosts; red is short of one", n-1)
+	}
+}
+
+// SHARD-18.11: the owner of a cluster who cordons one Node after the other with a reason keeps a bounded number of machines out of use.
+func TestFewMachinesAreKeptOutForPersons(t *testing.T) {
+	hosts := hostsOf(20, "red")
+	for i := range hosts {
+		hosts[i].CapacityType = inventory.BareMetal
+	}
+	w := newWorld(t, nil, hosts...)
+	w.connect("red")
+	w.run(Second)
+	for i := range 20 {
+		w.rollupWith("red", 4*16, fmt.Sprint("h", i), OutOfService{Machine: hosts[i].ID, Reason: cordoned, Detail: "disk errors"})
+		w.run(Minute)
+	}
+	kept := 0
+	for i := range hosts {
+		if v, _ := w.c.Machine(hosts[i].ID); v.Withheld == "drained" {
+			kept++
+		}
+	}
+	if kept != 8 {
+		t.Errorf("%d of 20 machines are kept out, want 8; drained %v", kept, w.called(RPCDrain))
 	}
 }

@@ -68,6 +68,21 @@ func (t *Table) Promise(i Index) (Promise, bool) {
 // Withheld returns the marks of a machine, by reason and cluster. The slice is the table's own.
 func (t *Table) Withheld(i Index) []Withheld { return t.marks[i] }
 
+// WithheldFor reports whether a machine is withheld for a reason, from whichever cluster.
+func (t *Table) WithheldFor(i Index, r WithheldReason) bool {
+	return slices.ContainsFunc(t.marks[i], func(w Withheld) bool { return w.Reason == r })
+}
+
+// Marked is how many machines are withheld for a reason.
+func (t *Table) Marked(r WithheldReason) (n int) {
+	for i := range t.marks { // order does not matter
+		if t.WithheldFor(i, r) {
+			n++
+		}
+	}
+	return n
+}
+
 // WithheldFrom reports whether a machine must not be acquired for a cluster.
 func (t *Table) WithheldFrom(i Index, cluster string) bool {
 	f := t.rows.at(i).flags
