@@ -406,9 +406,14 @@ func (s *suggester) enlarge(m *inventory.Machine, lack []resource.Quantity) {
 		}
 	}
 	for _, q := range lack {
-		if q.Milli > 0 {
-			raise(q.Name, resource.AddSat((q.Milli-1)/gapMax+1, milliOf(over, q.Name)))
+		if q.Milli <= 0 {
+			continue
 		}
+		each := (q.Milli-1)/gapMax + 1
+		if unit := milliOf(s.row.MinUnit, q.Name); unit > 0 { // room for whole Pods: the rest of a machine serves none
+			each = resource.AddSat(each, unit-1) / unit * unit
+		}
+		raise(q.Name, resource.AddSat(each, milliOf(over, q.Name)))
 	}
 }
 
