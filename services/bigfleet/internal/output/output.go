@@ -273,10 +273,13 @@ func addSentences(v any, m protoreflect.Message, say Words) {
 // money is an amount as tables print it.
 var money = regexp.MustCompile(`^\$([0-9.]+)(?:/h)?$`)
 
-// plain is a cell as a spreadsheet can count with it: dollars are a number, and nothing is empty.
+// plain is a cell as a spreadsheet can count with it: dollars are a number, a duration is in seconds, and nothing is empty.
 func plain(cell string) string {
 	if cell == Never {
 		return ""
+	}
+	if sum, ok := seconds(cell); ok {
+		return strconv.FormatFloat(sum, 'f', -1, 64)
 	}
 	return money.ReplaceAllString(Text(cell), "$1")
 }

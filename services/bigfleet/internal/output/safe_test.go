@@ -3,8 +3,10 @@ package output
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What another party writes cannot steer a terminal, whole or in pieces, and JSON still reads as it was sent.
@@ -57,5 +59,20 @@ func TestCSV(t *testing.T) {
 	l := List{Columns: []Column{{Head: "NAME"}, {Head: "ZONE", Wide: true}, {Head: "PRICE"}, {Head: "WHY"}}, Rows: [][]string{{`a "b", c`, "eu-1", "$0.11/h", "at $0.11/h"}, {"d", Never, "$12.50", ""}}}
 	if err := CSV.Write(&out, l); err != nil || out.String() != "NAME,ZONE,PRICE,WHY\n\"a \"\"b\"\", c\",eu-1,0.11,at $0.11/h\nd,,12.50,\n" {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// A spreadsheet sorts ages and adds durations up: with -o csv they are seconds, in whichever units a table words them.
+func TestDurationsInCSV(t *testing.T) {
+	for seconds, want := range map[int]string{0: "0s", 59: "59s", 68: "1m08s", 3*3600 + 120: "3h02m", 2*86400 + 3*3600: "2d03h", 100 * 86400: "100d00h"} {
+		cell := Span(time.Duration(seconds) * time.Second)
+		if got := plain(cell); cell != want || got != fmt.Sprint(seconds) {
+			t.Errorf("%d s is %q, and in a spreadsheet %q", seconds, cell, got)
+		}
+	}
+	for _, cell := range []string{"5 s", "m5s", "1h", "s", "a-5s", "5s ago", "87ms"} {
+		if got := plain(cell); got != cell {
+			t.Errorf("%q is %q in a spreadsheet", cell, got)
+		}
 	}
 }
