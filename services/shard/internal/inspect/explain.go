@@ -230,6 +230,9 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	} else if m.KeepReason == pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE { // the engine sees it as failed
 		out.Verdict = "Its" + strings.TrimPrefix(m.KeepText, "its") + "."
 		out.Suggestion = "It counts again when its node accepts Pods: uncordon the node, remove the taint, or repair it."
+	} else if s := m.Machine.GetMachine().GetState(); m.KeepReason == pb.KeepReason_KEEP_REASON_FAILED && s != pb.MachineState_MACHINE_STATE_FAILED {
+		out.Verdict = "It" + strings.TrimPrefix(m.KeepText, "it") + "."
+		out.Suggestion = "Check its provider with `bigfleet provider ping ADDRESS`. The machine counts again when it arrives."
 	} else if k := e.Keep; k.Reason == engine.KeepWithheld && k.Until > 0 {
 		out.Verdict += " It is offered again at " + clock(v, k.Until) + "."
 	}

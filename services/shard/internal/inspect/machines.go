@@ -295,7 +295,18 @@ func failed(m *core.MachineView) string {
 	if m.Machine.Failure == inventory.FailureHostLost {
 		return "its host is lost (" + m.Machine.LastError + "), and it costs nothing now; its provider offers a new machine in its place"
 	}
+	if s := m.Machine.State; s != inventory.Failed {
+		return "it is still " + s.String() + " and does not count as capacity: " + overdue(m)
+	}
 	return "its provider says: " + m.Machine.LastError
+}
+
+// overdue says why a machine on its way counts as failed (SHARD-14.14, 14.15).
+func overdue(m *core.MachineView) string {
+	if slices.Contains(m.Flags, core.FlagStuck) {
+		return "it takes longer than such a machine may"
+	}
+	return "its provider does not answer"
 }
 
 // heldChange says what would have to change for a planned release to happen, or "".

@@ -140,6 +140,16 @@ func keptReasons() []kept {
 			v.Behaves(&pb.Behaviour{Call: "Create", Fault: pb.FaultKind_FAULT_KIND_ERROR, ErrorClass: "permanent"})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 		}, []string{"It has failed. It must be repaired, retried or forgotten.", "Message from its provider: ", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."}},
+		{pb.KeepReason_KEEP_REASON_FAILED, onDemand(1), nil, func(v *virtual.Fleet) {
+			v.Behaves(&pb.Behaviour{Call: "Create", LatencyMillis: 600_000})
+			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
+			v.Until("a machine is creating", func() bool {
+				_, out := v.Bigfleet("get", "machines", "--state", "creating", "-o", "name")
+				return strings.HasPrefix(out, "machine/")
+			})
+			v.StopProvider()
+			time.Sleep(10 * time.Minute)
+		}, []string{"It is still creating and does not count as capacity: its provider does not answer.", "Check its provider with `bigfleet provider ping ADDRESS`."}},
 		{pb.KeepReason_KEEP_REASON_BUDGET, onDemand(12), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 600_000})
 			wants(v, 12).Asks(virtual.Need("web", 7, 4, 0))
