@@ -63,6 +63,8 @@ Where BigFleet may be behind, and why:
 - *Machines, $/h* of rollout while it runs: it buys for the Pods that come before the old ones have ended. *Settled* is after 75 s without a change.
 - *Settled $/h* of scale-down: it keeps machines in the order of what they cost to disturb until they hold the demand, and gives back the rest. It does not look for a cheaper set, and
   moves no running Pods for one.
+- *Evicted* of day and rollout: what was bought for a wave or a surge is given back once other machines hold the demand, and the Pods that kube-scheduler put there meanwhile are
+  evicted, within their budgets. The other side waits for the surge to pass and never buys for it.
 - *Memory*: five programs, each with its clients, where the other side has one.
 - *API writes*: each Pod has a CapacityRequest, which is what its owner reads to learn why it waits.
 `
