@@ -87,7 +87,7 @@ func outOfServiceReason(e outofservice.Entry) (reason, message string) {
 	switch e.Reason {
 	case pb.MachineOutOfService_REASON_CORDONED:
 		if e.Detail != "" {
-			return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned (" + e.Detail + "). It does not count as capacity; it is released when its Pods are gone, and its machine is not used again for an hour."
+			return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned (" + e.Detail + "). It does not count as capacity; it is released when its Pods are gone, and its machine is then kept out of use for up to an hour."
 		}
 		return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned by someone other than BigFleet. It does not count as capacity; it is released when its Pods are gone."
 	case pb.MachineOutOfService_REASON_TAINTED:

@@ -303,16 +303,9 @@ func (c *draining) drained(o *operation) {
 // withholdAfter keeps a machine away for a while, if it is drained for what it is. It holds from the drain on: a plan may promise
 // a machine that drains, and the cluster that gives it up would get it straight back.
 func (c *draining) withholdAfter(o *operation) {
-	mark, withheld := c.markAfter(o)
-	if withheld && (mark.Reason != inventory.WithheldDrained || c.mayKeepOut(o.Index)) {
+	if mark, withheld := c.markAfter(o); withheld {
 		c.world.Inventory.Withhold(o.Index, mark)
 	}
-}
-
-// mayKeepOut bounds how many machines are kept out for persons: an owner of one cluster, who may cordon its Nodes, takes no more from the others.
-func (c *draining) mayKeepOut(i inventory.Index) bool {
-	inv := c.world.Inventory
-	return inv.WithheldFor(i, inventory.WithheldDrained) || inv.Marked(inventory.WithheldDrained) < max(8, (inv.Count(inventory.Idle)+inv.Count(inventory.Configured))/20)
 }
 
 // markAfter is how a machine is withheld after a drain: from the cluster that its node did not join (ENG-17.7), or from all, if a

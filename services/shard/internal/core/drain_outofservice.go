@@ -66,6 +66,7 @@ func (c *draining) setOutOfService(cl *cluster, list []OutOfService) {
 // planOutOfService adds the reclaims of machines that take no Pods and hold none any more. The plan does not see them.
 func (c *draining) planOutOfService(planned map[planKey]int64, wanted map[string]bool) {
 	inv := c.world.Inventory
+	left := c.keptOutLeft()
 	for _, cl := range c.clusters.ordered {
 		for _, id := range sortedKeys(cl.out) {
 			i, known := inv.Find(id)
@@ -79,14 +80,27 @@ func (c *draining) planOutOfService(planned map[planKey]int64, wanted map[string
 			}
 			planned[key], wanted[id] = at, true
 			cause := engine.CauseExcess
-			if out := cl.out[id]; out.byPerson() {
-				cause = engine.CauseDrained
+			if out := cl.out[id]; out.byPerson() && left > 0 {
+				cause, left = engine.CauseDrained, left-1
 			}
 			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.NoNeed, Drain: -1, Cause: cause}
 			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.N, planned: at,
 				evict: &eviction{Evictee: planner.Evictee{Machine: i, Grace: c.policy.ReclaimGrace}}})
 		}
 	}
+}
+
+// keptOutLeft is how many more machines may be kept out for persons: an owner of one cluster, who may cordon its Nodes, takes no more from the others.
+// A machine above it is released like any other, so that nothing says that it is kept out.
+func (c *draining) keptOutLeft() int {
+	inv := c.world.Inventory
+	left := max(8, (inv.Count(inventory.Idle)+inv.Count(inventory.Configured))/20) - inv.Marked(inventory.WithheldDrained)
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Cause == engine.CauseDrained && !inv.WithheldFor(o.Index, inventory.WithheldDrained) {
+			left--
+		}
+	}
+	return left
 }
 
 // hides says why a roll-up that takes machines out of service looks like an accident, or "": half of a cluster at once.

@@ -190,26 +190,41 @@ func TestSlotOfADrainedHostIsOffered(t *testing.T) {
 	}
 }
 
-// SHARD-18.11: the owner of a cluster who cordons one Node after the other with a reason keeps a bounded number of machines out of use.
+// SHARD-18.11: the owner of a cluster who cordons Nodes with a reason, one after the other or many at once, keeps a bounded number of machines out of
+// use, and no more drains say that they do.
 func TestFewMachinesAreKeptOutForPersons(t *testing.T) {
-	hosts := hostsOf(20, "red")
-	for i := range hosts {
-		hosts[i].CapacityType = inventory.BareMetal
-	}
-	w := newWorld(t, nil, hosts...)
-	w.connect("red")
-	w.run(Second)
-	for i := range 20 {
-		w.rollupWith("red", 4*16, fmt.Sprint("h", i), OutOfService{Machine: hosts[i].ID, Reason: cordoned, Detail: "disk errors"})
-		w.run(Minute)
-	}
-	kept := 0
-	for i := range hosts {
-		if v, _ := w.c.Machine(hosts[i].ID); v.Withheld == "drained" {
-			kept++
-		}
-	}
-	if kept != 8 {
-		t.Errorf("%d of 20 machines are kept out, want 8; drained %v", kept, w.called(RPCDrain))
+	for _, atOnce := range []int{1, 10} {
+		t.Run(fmt.Sprint(atOnce, " at once"), func(t *testing.T) {
+			hosts := hostsOf(20, "red")
+			for i := range hosts {
+				hosts[i].CapacityType = inventory.BareMetal
+			}
+			w := newWorld(t, nil, hosts...)
+			w.connect("red")
+			w.run(Second)
+			for i := 0; i < 20; i += atOnce {
+				var out []OutOfService
+				for _, h := range hosts[i : i+atOnce] {
+					out = append(out, OutOfService{Machine: h.ID, Reason: cordoned, Detail: "disk errors"})
+				}
+				w.rollupWith("red", 4*16, fmt.Sprint("h", i), out...)
+				w.run(Minute)
+			}
+			kept := 0
+			for i := range hosts {
+				if v, _ := w.c.Machine(hosts[i].ID); v.Withheld == "drained" {
+					kept++
+				}
+			}
+			said := 0
+			for _, r := range w.recorded(RecordStarted) {
+				if r.Cause == engine.CauseDrained {
+					said++
+				}
+			}
+			if kept != 8 || said != 8 {
+				t.Errorf("%d of 20 machines are kept out and %d drains say so, want 8; drained %v", kept, said, w.called(RPCDrain))
+			}
+		})
 	}
 }

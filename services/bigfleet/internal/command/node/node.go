@@ -46,7 +46,7 @@ type choice struct {
 func Verbs(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
-			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty. No cluster gets such a machine for an hour;\n`bigfleet explain machine/ID` shows until when, and `bigfleet machines retry ID` offers it earlier. For longer, take it out at its provider. With\n`bigfleet pause --kind reclaim --cluster NAME` before, the Nodes stay, cordoned and empty.\nExits with 4 if Pods are left after --within.",
+			"\nBigFleet buys replacements for what the Pods need, and releases the machines when they are empty. No cluster gets such a machine for an hour;\n`bigfleet explain machine/ID` shows until when, and `bigfleet machines retry ID` offers it earlier. A shard keeps at most a twentieth of\nits machines out so, and at least 8; more are released as usual. For longer, take it out at its provider. With\n`bigfleet pause --kind reclaim --cluster NAME` before, the Nodes stay, cordoned and empty.\nExits with 4 if Pods are left after --within.",
 			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
 				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
 		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "\nA machine whose Pods have all left is released, and no cluster gets it for an hour, as after `bigfleet machines drain`.", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
