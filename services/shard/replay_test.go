@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard"
@@ -25,6 +26,7 @@ func TestRealLogReplays(t *testing.T) {
 	o := Connect(t, s.Addr, "red", AllFeatures...)
 	o.Rollup(Need("10", 5))
 	Eventually(t, "three machines are configured", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 3 })
+	configured := time.Now()
 	o.Rollup(Need("3", 5))
 	Eventually(t, "one was given back", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_IDLE) >= 1 })
 	o.Close()
@@ -85,7 +87,7 @@ func TestRealLogReplays(t *testing.T) {
 		return bill.Spent, bill.Costs
 	}
 	all, points := spent(0, 0)
-	middle := (points[0].AtUnixNanos + points[len(points)-1].AtUnixNanos) / 2
+	middle := (configured.UnixNano() + points[len(points)-1].AtUnixNanos) / 2
 	before, early := spent(0, middle)
 	after, late := spent(middle, 0)
 	if all <= 0 || before <= 0 || after <= 0 || math.Abs(before+after-all) > all/1e6 {
@@ -93,6 +95,9 @@ func TestRealLogReplays(t *testing.T) {
 	}
 	if early[len(early)-1].AtUnixNanos != middle || late[0].AtUnixNanos != middle {
 		t.Errorf("the first part ends at %d and the second begins at %d, want %d", early[len(early)-1].AtUnixNanos, late[0].AtUnixNanos, middle)
+	}
+	if _, soon := spent(configured.UnixNano(), 0); soon[0].AtUnixNanos != configured.UnixNano() { // less than a second after the log's beginning
+		t.Errorf("the first point is at %d, want %d", soon[0].AtUnixNanos, configured.UnixNano())
 	}
 	if none, points := spent(points[len(points)-1].AtUnixNanos+1, 0); none != 0 || len(points) != 0 {
 		t.Errorf("after the end of the log %g was spent, %v", none, points)

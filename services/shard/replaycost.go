@@ -41,7 +41,10 @@ func (x *costs) before(at core.At, c *core.Core) {
 	x.spend(now, c)
 	switch {
 	case x.next == 0: // the first step of a log: nothing is known before it
-		x.next = max(now+x.every, x.From)
+		x.next = now + x.every
+		if x.From > now {
+			x.next = x.From
+		}
 	case x.done:
 	case x.To != 0 && now >= x.To:
 		x.points, x.done = append(x.points, x.look(x.To, c)), true
