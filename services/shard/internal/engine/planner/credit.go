@@ -108,8 +108,9 @@ func (c *crediting) roundOwn() {
 			untilNothing(cl, w, func() {
 				for at := w.own; at >= 0 && cl.machines[at].state.Bound() && cl.short(w); at = cl.machines[at].ownNext {
 					l := &cl.machines[at]
-					if l.claim < 0 && match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) && (w.bits&wSpread == 0 || contributes(cl, w, at, cl.amount(w, l.class))) {
-						cl.claim(w, at)
+					if l.claim < 0 && match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) && (w.bits&wSpread == 0 || contributes(cl, w, at, cl.amount(w, l.class))) &&
+						claimAndRaise(cl, w, at) {
+						return
 					}
 				}
 			})
@@ -139,23 +140,23 @@ func (c *crediting) roundRest() {
 		if w.own >= 0 {
 			untilNothing(cl, w, func() {
 				for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
-					cl.claimInFlight(w, at)
+					if cl.claimInFlight(w, at) {
+						return
+					}
 				}
 			})
 		}
 	}
 }
 
-// claimInFlight claims an in-flight machine if it is unclaimed and w can use it.
-func (cl *clusterState) claimInFlight(w *needState, at int32) {
+// claimInFlight claims an in-flight machine if it is unclaimed and w can use it. It reports whether a walk begins again: see claimAndRaise.
+func (cl *clusterState) claimInFlight(w *needState, at int32) bool {
 	l := &cl.machines[at]
 	if l.state.Bound() || l.claim >= 0 || l.bits&lGone != 0 || !cl.usable(w, l) {
-		return
+		return false
 	}
 	var buf [8]int64
-	if contributes(cl, w, at, cl.worth(w, l, buf[:0])) {
-		cl.claim(w, at)
-	}
+	return contributes(cl, w, at, cl.worth(w, l, buf[:0])) && claimAndRaise(cl, w, at)
 }
 
 // claimUnclaimedInFlight claims unclaimed in-flight machines as far as w is short: its Own first, then any of the cluster by id. pass
@@ -164,20 +165,17 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 	if len(cl.flight) == 0 {
 		return
 	}
-	try := func(at int32) {
-		if pass == nil || pass(at, &cl.machines[at]) {
-			cl.claimInFlight(w, at)
-		}
-	}
+	again := func(at int32) bool { return (pass == nil || pass(at, &cl.machines[at])) && cl.claimInFlight(w, at) }
 	untilNothing(cl, w, func() {
 		for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
-			try(at)
-		}
-		for _, at := range cl.byID {
-			if !cl.short(w) {
+			if again(at) {
 				return
 			}
-			try(at)
+		}
+		for _, at := range cl.byID {
+			if !cl.short(w) || again(at) {
+				return
+			}
 		}
 	})
 }
@@ -201,10 +199,9 @@ func (c *crediting) roundSpill() {
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
 		untilNothing(cl, w, func() {
 			for _, at := range cl.byID {
-				if !cl.short(w) {
-					break
+				if !cl.short(w) || cl.claimInFlight(w, at) {
+					return
 				}
-				cl.claimInFlight(w, at)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // keepBusy is ENG-9.12: unclaimed machines take the place of claimed ones whose nodes hold less.
@@ -37,7 +38,7 @@ func (c *crediting) keepBusy() {
 		case !ours(at):
 		case l.claim < 0:
 			unclaimed = append(unclaimed, at)
-		case l.bits&lKept == 0 && cl.needs[l.claim].bits&(wSame|wSpread) == 0:
+		case l.bits&lKept == 0 && cl.needs[l.claim].bits&wSame == 0:
 			claimed = append(claimed, at)
 		}
 	}
@@ -104,6 +105,9 @@ func (cl *clusterState) mayStandFor(e, m int32) bool {
 	if x.price > y.price || !match.Covers(cl.supply(x), cl.supply(y)) || !cl.usable(&cl.needs[y.claim], x) {
 		return false
 	}
+	if w := &cl.needs[y.claim]; w.bits&wSpread != 0 && !spreadAllows(cl, w, e, m) {
+		return false
+	}
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn {
 		to := &cl.needs[cl.shares[i].to]
 		if to.at < y.claim || !cl.usable(to, x) { // one before the claimant would claim x in the next plan
@@ -116,6 +120,26 @@ func (cl *clusterState) mayStandFor(e, m int32) bool {
 		}
 	}
 	return true
+}
+
+// spreadAllows reports whether e may take the place of m for a Need with a hard spread: under the same value, or with as many units that run if
+// the node of m is empty, so that no Pod moves to another value.
+func spreadAllows(cl *clusterState, w *needState, e, m int32) bool {
+	x, y := &cl.machines[e], &cl.machines[m]
+	values := cl.values(cl.cat.Inventory, w.key)
+	if values[e] < 0 || values[e] != values[m] && y.rank != emptyRank {
+		return false
+	}
+	run := min(roomsOf(cl, w).Served(), cl.unitsIn(w, cl.aggregate(w)))
+	r := &cl.rooms.other
+	fillRooms(cl, r, w, func(l *machineState) bool { return l == y })
+	var buf [8]int64
+	room := append(buf[:0], cl.supply(x)...)
+	for i := y.shares; i >= 0; i = cl.shares[i].nextOn { // they go with the claim
+		match.Subtract(room, cl.at_(cl.shares[i].vec, 0))
+	}
+	r.Add(symbol.ID(values[e]), cl.unitsIn(w, cl.inUnits(w, room)))
+	return r.Served() >= run
 }
 
 // standFor gives the claim and the shares of machine m to machine e.
@@ -147,7 +171,7 @@ func (c *crediting) dropEmpty() {
 // dropEmptyOf ends the claims of one Need. list is scratch.
 func (c *crediting) dropEmptyOf(w *needState, list []int32) []int32 {
 	cl := c.cl
-	if w.bits&(wSame|wSpread) != 0 || cl.short(w) {
+	if w.bits&wSame != 0 || cl.short(w) {
 		return list
 	}
 	for at := w.claims; at >= 0; at = cl.machines[at].next {

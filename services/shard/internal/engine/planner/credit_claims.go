@@ -132,7 +132,12 @@ func (cl *clusterState) recount(w *needState) {
 func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machineState) bool) []int64 {
 	var buf [8]int64
 	if w.bits&wSpread != 0 {
-		return cl.lacks(w, rest, roomsOf(cl, w).Served()) // no caller leaves out anything of such a Need
+		r := roomsOf(cl, w)
+		if without != nil { // during credit, when nothing is promised yet
+			r = &cl.rooms.other
+			fillRooms(cl, r, w, without)
+		}
+		return cl.lacks(w, rest, r.Served())
 	}
 	for i := w.claims; i >= 0; i = cl.machines[i].next {
 		if l := &cl.machines[i]; l.bits&lKept == 0 && (without == nil || !without(l)) {
@@ -161,15 +166,27 @@ func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *mach
 			if !cl.short(w) {
 				return
 			}
-			if contributes(cl, w, at, cl.worth(w, l, buf[:0])) {
-				cl.claim(w, at)
+			if contributes(cl, w, at, cl.worth(w, l, buf[:0])) && claimAndRaise(cl, w, at) {
+				return
 			}
 		}
 	})
 }
 
+// claimAndRaise is claim in a walk. It reports whether each value may hold more now, so that a machine that the walk passed over may contribute:
+// with a hard spread the walk begins again then.
+func claimAndRaise(cl *clusterState, w *needState, at int32) bool {
+	if w.bits&wSpread == 0 {
+		cl.claim(w, at)
+		return false
+	}
+	most := roomsOf(cl, w).Most()
+	cl.claim(w, at)
+	return roomsOf(cl, w).Most() > most
+}
+
 // untilNothing walks over machines that w may claim. With a hard spread it begins again as long as w claims something: a machine may let
-// another one contribute.
+// one contribute that comes before it.
 func untilNothing(cl *clusterState, w *needState, walk func()) {
 	for last := w.lastOne; ; last = w.lastOne {
 		if walk(); w.bits&wSpread == 0 || w.lastOne == last || !cl.short(w) {

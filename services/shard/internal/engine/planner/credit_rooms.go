@@ -10,8 +10,8 @@ import (
 // roomsOfNeed is the rooms of the Need with a hard spread that was asked about last (ENG-13.9).
 type roomsOfNeed struct {
 	match.Rooms
-	of         int32       // position in needs, or -1
-	configured match.Rooms // scratch: what is Configured of it
+	of    int32       // position in needs, or -1
+	other match.Rooms // scratch: what it would be otherwise
 
 	// Needs mostly ask for the same machines and the same key.
 	matcher uint32

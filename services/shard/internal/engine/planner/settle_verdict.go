@@ -268,7 +268,7 @@ func (vs *verdicts) restConfigured(cl *clusterState, w *needState, into []int64)
 	rest := append(into, cl.aggregate(w)...)
 	if w.bits&wSpread != 0 {
 		roomsOf(cl, w) // if the cluster has none yet
-		r := &cl.rooms.configured
+		r := &cl.rooms.other
 		fillRooms(cl, r, w, func(l *machineState) bool { return l.state != inventory.Configured })
 		return cl.lacks(w, rest, r.Served())
 	}

@@ -1,7 +1,9 @@
 package planner_test
 
 import (
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,48 @@ func TestASpreadCountsPods(t *testing.T) {
 		}
 		if got := strings.Join(slices.Sorted(maps.Keys(bought)), " "); got != c.want || (len(r.Short) > 0) != c.short {
 			t.Errorf("%s: bought %s, short %v; want %s, short %v", name, got, len(r.Short) > 0, c.want, c.short)
+		}
+	}
+}
+
+// ENG-13.9, 7.3: whatever Pods a hard spread has and wherever kube-scheduler put them, no machine that one of them runs on is given back while
+// empty machines of the row are there.
+func TestASpreadKeepsTheMachinesOfItsPods(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 945))
+		zones, skew := 2+r.IntN(3), 1+r.IntN(2)
+		var world strings.Builder
+		room, held := make([]int, zones), make([]int, zones)
+		for z := range room {
+			room[z] = 1 + r.IntN(6)
+		}
+		pods := 0
+		for pods < 12 { // as kube-scheduler does
+			may := slices.DeleteFunc(r.Perm(zones), func(z int) bool { return held[z] == room[z] || held[z] >= slices.Min(held)+skew })
+			if len(may) == 0 {
+				break
+			}
+			held[may[0]]++
+			pods++
+		}
+		fmt.Fprintf(&world, "need red/x cpu=%d unit=cpu:2 spread=zone:%d\n", 2*pods, skew)
+		inUse := map[string]bool{}
+		for z := range room {
+			on := r.Perm(room[z])[:held[z]]
+			for i := range room[z] {
+				id, holds := fmt.Sprintf("m%d-%d", z, i), "nothing"
+				if slices.Contains(on, i) {
+					holds, inUse[id] = "1", true
+				}
+				fmt.Fprintf(&world, "machine %s cpu=2 zone=z%d price=%d configured=red for=x holds=%s\n", id, z, 1+r.IntN(2), holds)
+			}
+		}
+		s := newScript()
+		s.lines(world.String())
+		for _, a := range planner.Plan(engine.Input{World: s.w}).Actions {
+			if id := s.w.Inventory.ID(a.Machine); inUse[id] {
+				t.Fatalf("seed %d: %s of %s, which holds a Pod, in\n%s", seed, a.Kind, id, world.String())
+			}
 		}
 	}
 }

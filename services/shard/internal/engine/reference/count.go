@@ -77,7 +77,7 @@ func (n *State) drop(d *Need, m *Machine) {
 }
 
 // claimWhileShort claims the listed machines one after the other, as far as d is short and they contribute (ENG-9.2, ENG-6.4). With a
-// hard spread it begins again as long as it claims something: a machine may let another one contribute.
+// hard spread it begins again whenever it claims something: a machine may let one contribute that comes before it.
 func (n *State) claimWhileShort(d *Need, list []*Machine) {
 	for again := true; again; {
 		again = false
@@ -88,7 +88,9 @@ func (n *State) claimWhileShort(d *Need, list []*Machine) {
 			}
 			if !slices.Contains(d.claims, m) && n.contributes(d, m, rest) {
 				n.claim(d, m)
-				again = d.Spread != nil
+				if again = d.Spread != nil; again {
+					break
+				}
 			}
 		}
 	}

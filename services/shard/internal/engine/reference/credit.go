@@ -63,7 +63,7 @@ func (n crediting) credit(c *Cluster) {
 // dropEmpty ends claims of machines whose nodes are empty and without which the need is covered, too: its walk came to machines in use
 // later, as they are not its own (ENG-9.13).
 func (n crediting) dropEmpty(d *Need) {
-	if d.Same != nil || d.Spread != nil || n.isShort(d) {
+	if d.Same != nil || n.isShort(d) {
 		return
 	}
 	empty := slices.DeleteFunc(slices.Clone(d.claims), func(m *Machine) bool {
@@ -100,7 +100,7 @@ func (n crediting) keepInUse(d *Need) (claimed bool) {
 func (n crediting) keepBusy(c *Cluster) {
 	ours := func(m *Machine) bool { return m.Seen == inventory.Configured && !m.Foreign }
 	claimed := n.bound(c, func(m *Machine) bool {
-		return ours(m) && m.claim != nil && !m.kept && m.claim.Same == nil && m.claim.Spread == nil
+		return ours(m) && m.claim != nil && !m.kept && m.claim.Same == nil
 	})
 	rest := n.bound(c, func(m *Machine) bool { return ours(m) && m.claim == nil })
 	for len(rest) > 0 {
@@ -108,7 +108,7 @@ func (n crediting) keepBusy(c *Cluster) {
 		rest = rest[1:]
 		for i := len(claimed) - 1; i >= 0 && claimed[i].rank < e.rank; i-- {
 			m := claimed[i]
-			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) ||
+			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) || m.claim.Spread != nil && !n.spreadAllows(m.claim, e, m) ||
 				slices.ContainsFunc(m.shares, func(s *Share) bool {
 					return compareNeeds(s.to, m.claim) < 0 || !n.Usable(s.to, e) || s.to.Spread != nil && Value(e, s.to.Spread.Key) != Value(m, s.to.Spread.Key)
 				}) {
@@ -133,6 +133,24 @@ func (n crediting) keepBusy(c *Cluster) {
 			break
 		}
 	}
+}
+
+// spreadAllows reports whether e may take the place of m for a need with a hard spread: under the same value, or with as many units that run if
+// the node of m is empty, so that no Pod moves to another value.
+func (n crediting) spreadAllows(d *Need, e, m *Machine) bool {
+	v, has := attr(&e.Machine, d.Spread.Key)
+	from := Value(m, d.Spread.Key)
+	if !has || v != from && m.rank != inventory.OccupancyEmpty.Rank() {
+		return false
+	}
+	before, after := n.roomsNow(d), n.roomsNow(d)
+	after[from] -= n.unitsOn(d, m)
+	s := n.Supply(e, d.Cluster)
+	for _, sh := range m.shares { // they go with the claim
+		s = s.Sub(sh.taken)
+	}
+	after.add(v, units(d.Gives(s), d.MinUnit))
+	return after.served(d.Spread) >= min(before.served(d.Spread), units(d.Aggregate, d.MinUnit))
 }
 
 // spare ends the claims that a need no longer needs, as the machine that it got supplies more than the one before. The last that
