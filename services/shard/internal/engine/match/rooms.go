@@ -72,6 +72,14 @@ func (r *Rooms) served(units []int64) (sum int64) {
 	return sum
 }
 
+// Total is the room under all values.
+func (r *Rooms) Total() (sum int64) {
+	for _, u := range r.Units {
+		sum = resource.AddSat(sum, u)
+	}
+	return sum
+}
+
 // Helps reports whether more units run with so much more room under a value. It may be one that does not count yet.
 func (r *Rooms) Helps(v symbol.ID, units int64) bool {
 	if at := slices.Index(r.Values, v); at >= 0 {

@@ -217,7 +217,7 @@ func (c *crediting) keepInUse() {
 			if w.bits&wSpread != 0 {
 				match.RoundUp(all, cl.unit(w))
 			}
-			if rest := cl.restOf(w, all, nil); contributesTo(cl, w, at, cl.worth(w, l, buf[:0]), rest) {
+			if rest := heldOff(cl, w, all); match.Touches(cl.worth(w, l, buf[:0]), rest) && (w.bits&wSpread == 0 || cl.values(cl.cat.Inventory, w.key)[at] >= 0) {
 				cl.claim(w, at)
 				claimed = true
 			}
@@ -226,4 +226,13 @@ func (c *crediting) keepInUse() {
 			c.dropEmptyOf(w, nil)
 		}
 	}
+}
+
+// heldOff takes off all what the claims and shares of a Need hold. Of a hard spread it is all of it, whatever the skew allows: which of its Pods
+// run elsewhere, and so how many under each value, is not known.
+func heldOff(cl *clusterState, w *needState, all []int64) []int64 {
+	if w.bits&wSpread != 0 {
+		return cl.lacks(w, all, roomsOf(cl, w).Total())
+	}
+	return cl.restOf(w, all, nil)
 }

@@ -87,11 +87,7 @@ func (r *roomsOfNeed) forgetAll() {
 
 // contributes reports whether a machine of the cluster that w does not claim reduces its residual (ENG-6.4), if it is worth so much.
 func contributes(cl *clusterState, w *needState, at int32, worth []int64) bool {
-	return contributesTo(cl, w, at, worth, cl.rest(w))
-}
-
-func contributesTo(cl *clusterState, w *needState, at int32, worth, rest []int64) bool {
-	if !match.Touches(worth, rest) {
+	if !match.Touches(worth, cl.rest(w)) {
 		return false
 	}
 	if w.bits&wSpread == 0 {

@@ -88,12 +88,36 @@ func (n crediting) keepInUse(d *Need) (claimed bool) {
 		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
 	}) {
 		all := d.Aggregate.Add(d.Elsewhere)
-		if rest := all.Sub(n.credited(d)); n.contributes(d, m, rest) {
+		if rest := all.Sub(n.held(d)); n.mayRunOn(d, m, rest) {
 			n.claim(d, m)
 			claimed = true
 		}
 	}
 	return claimed
+}
+
+// held is what the claims and shares of a need hold. Of a hard spread it is all of it, whatever the skew allows: which of its Pods run
+// elsewhere, and so how many under each value, is not known.
+func (n crediting) held(d *Need) resource.Vector {
+	if d.Spread == nil {
+		return n.credited(d)
+	}
+	all := int64(0)
+	for _, u := range n.roomsNow(d) {
+		all = resource.AddSat(all, u)
+	}
+	return d.MinUnit.Times(all)
+}
+
+// mayRunOn reports whether Pods of d may run on m that do not run on what it has.
+func (n crediting) mayRunOn(d *Need, m *Machine, rest resource.Vector) bool {
+	if d.Spread != nil {
+		if _, has := attr(&m.Machine, d.Spread.Key); !has {
+			return false
+		}
+	}
+	s := n.worth(d, m)
+	return s.Touches(&rest)
 }
 
 // keepBusy lets unclaimed machines take the place of claimed ones whose nodes hold less (ENG-9.12).
