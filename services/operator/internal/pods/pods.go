@@ -30,6 +30,7 @@ type Pod struct {
 	Scheduled *corev1.PodCondition // of a Pod without a node: what the scheduler says; nil: nothing yet
 	LabelSet  LabelSet             // for the selectors of disruption budgets
 	Workload  string               // that controls it and will replace it; empty: none
+	Template  string               // which of its templates a Pod of a Deployment is of; empty: another kind of Pod
 	Domains   bool                 // required anti-affinity keeps it from whole domains, not from hosts alone
 }
 
@@ -51,8 +52,9 @@ func Of(p *corev1.Pod) *Pod {
 			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
 		},
 		Node: unique.Make(p.Spec.NodeName).Value(), Phase: phase(p.Status.Phase), Grace: p.Spec.TerminationGracePeriodSeconds,
-		LabelSet: NewLabelSet(p.Labels), Workload: workload(p), Domains: keepsFromDomains(p),
+		LabelSet: NewLabelSet(p.Labels), Domains: keepsFromDomains(p),
 	}
+	out.Workload, out.Template = workload(p)
 	for _, k := range []string{corev1.MirrorPodAnnotationKey, v1alpha1.AnnotationDoNotDisrupt} {
 		if v, ok := p.Annotations[k]; ok {
 			if out.Annotations == nil {
@@ -75,20 +77,20 @@ func Of(p *corev1.Pod) *Pod {
 }
 
 // workload names what controls a Pod: with a ReplicaSet of a Deployment the Deployment, whose next ReplicaSet replaces the Pod
-// in a rollout; with a StatefulSet this replica of it, because no other replaces the Pod.
-func workload(p *corev1.Pod) string {
+// in a rollout; with a StatefulSet this replica of it, because no other replaces the Pod. template tells the ReplicaSets of a Deployment apart.
+func workload(p *corev1.Pod) (name, template string) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind == "DaemonSet" || owner.Kind == "Node" {
-		return ""
+		return "", ""
 	}
 	kind, name := owner.Kind, owner.Name
 	if hash := p.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" {
-		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
+		kind, name, template = "Deployment", strings.TrimSuffix(name, "-"+hash), unique.Make(hash).Value()
 	}
 	if kind == "StatefulSet" {
 		name += "/" + p.Name
 	}
-	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value()
+	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value(), template
 }
 
 func keepsFromDomains(p *corev1.Pod) bool {

@@ -28,12 +28,14 @@ const (
 type holds struct {
 	workloads map[string]*workload
 	until     map[aggregate.Key]time.Time // by the key of the held demand
+	extras    map[aggregate.Key]*extra    // requests that do not count yet
 }
 
 type workload struct {
 	held      []heldPod // oldest first
 	newcomers []newcomer
 	replaced  []replaced // oldest first, for as long as newcomers are kept
+	extras    []*extra   // oldest first
 }
 
 // newcomer is a new Pod that is not paired with a deleted one yet.
@@ -67,17 +69,27 @@ type podRequest struct {
 }
 
 func newHolds() holds {
-	return holds{workloads: map[string]*workload{}, until: map[aggregate.Key]time.Time{}}
+	return holds{workloads: map[string]*workload{}, until: map[aggregate.Key]time.Time{}, extras: map[aggregate.Key]*extra{}}
 }
 
-// arrived pairs a new Pod of a workload with a deleted one. It returns the key of the demand that is no longer held.
-func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggregate.Key, ok bool) {
+// arrived pairs a new Pod of a workload with a deleted one. It returns the key of the demand that is no longer held. One that is extra takes the
+// demand of any Pod that left, before or after it was created, and waits if there is none.
+func (h *holds) arrived(name string, n newcomer, x *extra, now time.Time) (released aggregate.Key, ok bool) {
 	if name == "" || now.Sub(n.created) > newcomerKept {
 		return aggregate.Key{}, false
 	}
 	w := h.workload(name)
 	d, ok := w.release(n, map[types.UID]bool{})
-	if !ok {
+	switch {
+	case ok:
+	case x != nil && len(w.held) > 0:
+		d = w.held[0]
+		w.held = w.held[1:]
+		w.replaced = append(w.replaced, replaced{d, n})
+	case x != nil:
+		h.wait(x)
+		return aggregate.Key{}, false
+	default:
 		w.newcomers = append(w.newcomers, n)
 		return aggregate.Key{}, false
 	}
@@ -85,19 +97,26 @@ func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggreg
 	return d.key, true
 }
 
-// left reports whether to hold the demand of a deleted Pod under a key: its replacement has not arrived yet.
-func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
-	if len(h.until) >= heldMax {
-		return false
-	}
+// left reports whether to hold the demand of a deleted Pod under a key: its replacement has not arrived yet. An extra Pod takes it instead.
+func (h *holds) left(name string, d heldPod, until, now time.Time) (held bool, instead *extra) {
 	w := h.workload(name)
 	w.newcomers = slices.DeleteFunc(w.newcomers, func(n newcomer) bool { return n.uid == d.uid || now.Sub(n.created) > newcomerKept })
 	if w.replace(d, map[types.UID]bool{}) {
-		return false
+		return false, nil
+	}
+	if len(w.extras) > 0 {
+		instead = w.extras[0]
+		w.replaced = append(w.replaced, replaced{d, instead.pod})
+		h.drop(instead)
+		return false, instead
+	}
+	if len(h.until) >= heldMax {
+		h.trim(name)
+		return false, nil
 	}
 	w.held = append(w.held, d)
 	h.until[d.key] = until
-	return true
+	return true, nil
 }
 
 // clear records the deletion of a Pod whose request was deleted before the Pod was known.
@@ -217,12 +236,12 @@ func (h *holds) prune(name string, now time.Time) {
 }
 
 func (h *holds) trim(name string) {
-	if w := h.workloads[name]; len(w.held)+len(w.newcomers)+len(w.replaced) == 0 {
+	if w := h.workloads[name]; len(w.held)+len(w.newcomers)+len(w.replaced)+len(w.extras) == 0 {
 		delete(h.workloads, name)
 	}
 }
 
-// podArrived notes the Pod of a request that is seen for the first time.
+// podArrived notes the Pod of a request that is seen for the first time, which may have to wait.
 func (p *Publisher) podArrived(r *request.Request, key aggregate.Key, uid types.UID) (changed bool) {
 	known, seen := p.byPod[uid]
 	pod := p.pod(uid)
@@ -235,7 +254,8 @@ func (p *Publisher) podArrived(r *request.Request, key aggregate.Key, uid types.
 	}
 	p.byPod[uid] = podRequest{key: key, workload: name}
 	born, _ := p.order(uid)
-	if released, ok := p.holds.arrived(name, newcomer{uid, created, born}, now); ok {
+	n := newcomer{uid, created, born}
+	if released, ok := p.holds.arrived(name, n, p.extra(r, key, n, now), now); ok {
 		return p.demand.Delete(released)
 	}
 	return false
@@ -266,8 +286,12 @@ func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) (
 	d := &request.Request{Spec: r.Spec, Held: true}
 	d.Namespace, d.Name = r.Namespace, r.Name+heldSuffix
 	d.Acknowledge()
-	if held = p.holds.left(name, heldPod{uid, aggregate.KeyOf(d), deleted, ended}, until, now); held {
+	held, instead := p.holds.left(name, heldPod{uid, aggregate.KeyOf(d), deleted, ended}, until, now)
+	if held {
 		p.demand.Set(d)
+	}
+	if instead != nil {
+		p.demand.Set(instead.request)
 	}
 	return held
 }

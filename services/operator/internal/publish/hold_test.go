@@ -207,7 +207,7 @@ func TestReplacementsInAnyOrder(t *testing.T) {
 			ended += 1 + r.Uint64N(5)
 			d := heldPod{uid: types.UID(fmt.Sprint("old", i)), key: aggregate.Key{Name: fmt.Sprint("old", i)}, deleted: now, ended: ended}
 			n := newcomer{uid: types.UID(fmt.Sprint("new", i)), created: now, born: ended + r.Uint64N(8)}
-			events = append(events, func(h *holds) { h.left("w", d, now.Add(time.Minute), now) }, func(h *holds) { h.arrived("w", n, now) })
+			events = append(events, func(h *holds) { h.left("w", d, now.Add(time.Minute), now) }, func(h *holds) { h.arrived("w", n, nil, now) })
 		}
 		r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 		h := newHolds()

@@ -52,6 +52,15 @@ func (p *Publisher) count(key aggregate.Key, u unclear) {
 // add counts the request of a Pod. If the Pod is already leaving, its replacement may have arrived.
 func (p *Publisher) add(r *request.Request, key aggregate.Key, uid types.UID) {
 	changed := p.podArrived(r, key, uid)
+	if x := p.holds.extras[key]; x != nil {
+		x.request = r
+		if pod := p.pod(uid); pod != nil && pod.Node != "" {
+			p.bound(pod)
+		}
+		p.touch(changed)
+		p.signal() // it may be due before the next turn
+		return
+	}
 	changed = p.demand.Set(r) || changed
 	if pod := p.pod(uid); pod != nil && leaves(pod) {
 		changed = p.end(uid) || changed
@@ -74,12 +83,21 @@ func (p *Publisher) countUnclear(now time.Time) (next time.Time) {
 
 // PodChanged takes a change of a Pod, before or after the change of its request. old is nil for a new Pod, now for a deleted one.
 func (p *Publisher) PodChanged(old, now *pods.Pod) {
-	if now == nil && old.Phase == corev1.PodSucceeded || now != nil && old != nil && leaves(old) == leaves(now) {
+	over := now == nil && old.Phase == corev1.PodSucceeded
+	same := now != nil && old != nil && leaves(old) == leaves(now)
+	bound := same && old.Node == "" && now.Node != ""
+	if (over || same) && !bound && stays(old) == stays(now) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.templates.change(old, now)
 	switch {
+	case bound:
+		p.bound(now)
+		return
+	case over || same:
+		return
 	case now == nil:
 		p.podLeaves(old, time.Now(), time.Now().Add(p.Hold))
 	case leaves(now):
@@ -97,6 +115,7 @@ func (p *Publisher) PodChanged(old, now *pods.Pod) {
 // podLeaves ends the demand of a Pod, or records when a Pod was deleted whose request was deleted first.
 func (p *Publisher) podLeaves(pod *pods.Pod, deleted, until time.Time) {
 	if _, known := p.byPod[pod.UID]; known {
+		p.forgetExtra(pod.UID)
 		p.touch(p.end(pod.UID))
 		return
 	}

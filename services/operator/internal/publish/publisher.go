@@ -74,6 +74,7 @@ type Publisher struct {
 	byPod       map[types.UID]podRequest // requests by the Pod that controls them
 	ahead       map[aggregate.Key]bool   // requests that no Pod controls
 	holds       holds
+	templates   templates
 	unclear     map[aggregate.Key]unclear   // requests whose Pods are not known yet
 	over        map[aggregate.Key]types.UID // existing requests whose demand is already held or replaced
 	suspended   map[aggregate.Key]bool      // requests of Pods on nodes out of service
@@ -115,7 +116,7 @@ func New(c Config) (*Publisher, error) {
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(),
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(), templates: newTemplates(),
 		unclear: map[aggregate.Key]unclear{}, over: map[aggregate.Key]types.UID{}, suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
 }
 
@@ -158,6 +159,10 @@ func (p *Publisher) Delete(key aggregate.Key) {
 	if u, waits := p.unclear[key]; waits {
 		delete(p.unclear, key)
 		delete(p.byPod, u.pod)
+	}
+	if x := p.holds.extras[key]; x != nil {
+		p.holds.drop(x)
+		delete(p.byPod, x.pod.uid)
 	}
 	if r := p.demand.Request(key); r != nil {
 		if _, uid, ok := r.Pod(); ok && p.byPod[uid].key == key {

@@ -67,6 +67,9 @@ func (p *Publisher) step(now time.Time) time.Duration {
 	}
 	p.expireHolds(now)
 	next := p.countUnclear(now)
+	if at := p.countExtras(now); next.IsZero() || !at.IsZero() && at.Before(next) {
+		next = at
+	}
 	if p.due().After(now) {
 		return p.nextTurn(now, next)
 	}
@@ -74,11 +77,11 @@ func (p *Publisher) step(now time.Time) time.Duration {
 	return p.nextTurn(now, next)
 }
 
-// nextTurn is how long it is until a roll-up is due, or a request has waited long enough for its Pod.
-func (p *Publisher) nextTurn(now, unclear time.Time) time.Duration {
+// nextTurn is how long it is until a roll-up is due, or a request has waited long enough.
+func (p *Publisher) nextTurn(now, waiting time.Time) time.Duration {
 	wait := p.due().Sub(now)
-	if !unclear.IsZero() {
-		wait = min(wait, unclear.Sub(now))
+	if !waiting.IsZero() {
+		wait = min(wait, waiting.Sub(now))
 	}
 	return max(0, wait)
 }
