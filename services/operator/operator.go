@@ -285,7 +285,7 @@ func (p *parts) buildDemand() (err error) {
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
-		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Ready: p.machines.RowReady, Nodes: p.machines.Count, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Ready: p.machines.RowReady, Nodes: p.machines.Count, TakesPods: p.takesPods, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
 		Send: func(r *pb.UnplacedPods) {
 			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
 				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})
@@ -385,6 +385,16 @@ func (p *parts) podBound(pod *pods.Pod) {
 	if ready, since, _ := machine.Ready(n); ready {
 		p.instruments.PodToNode.Observe(max(0, since.Sub(pod.CreationTimestamp.Time).Seconds()))
 	}
+}
+
+// takesPods says that a node is Ready and not cordoned.
+func (p *parts) takesPods(node string) bool {
+	n := p.machines.Node(node)
+	if n == nil || n.Spec.Unschedulable {
+		return false
+	}
+	ready, _, _ := machine.Ready(n)
+	return ready
 }
 
 // know notes what a node state says of a machine.

@@ -121,6 +121,7 @@ type Store struct {
 	byNode map[string]map[types.UID]*Pod
 	stuck  map[types.UID]*Pod // the scheduler cannot place them
 	free   map[types.UID]*Pod // without a node yet
+	ending map[types.UID]*Pod // deleted, and still on their nodes
 	orders map[types.UID]order
 }
 
@@ -140,7 +141,7 @@ func New(onNode func(node string), onBound func(p *Pod), onChange func(old, now 
 		onChange = func(_, _ *Pod) {}
 	}
 	return &Store{onNode: onNode, onBound: onBound, onChange: onChange, byUID: map[types.UID]*Pod{}, byNode: map[string]map[types.UID]*Pod{},
-		stuck: map[types.UID]*Pod{}, free: map[types.UID]*Pod{}, orders: map[types.UID]order{}}
+		stuck: map[types.UID]*Pod{}, free: map[types.UID]*Pod{}, ending: map[types.UID]*Pod{}, orders: map[types.UID]order{}}
 }
 
 // Set takes the present form of a Pod.
@@ -158,6 +159,11 @@ func (s *Store) Set(p *Pod) {
 		s.free[p.UID] = p
 	} else {
 		delete(s.free, p.UID)
+	}
+	if p.Node != "" && p.DeletionTimestamp != nil && Evictable(p) {
+		s.ending[p.UID] = p
+	} else {
+		delete(s.ending, p.UID)
 	}
 	if node := p.Node; node != "" {
 		if s.byNode[node] == nil {
@@ -223,6 +229,13 @@ func (s *Store) Unbound() []*Pod {
 	return slices.Collect(maps.Values(s.free))
 }
 
+// Ending returns the Pods that are deleted and still on their nodes, in no order.
+func (s *Store) Ending() []*Pod {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.ending))
+}
+
 // Delete takes the end of a Pod.
 func (s *Store) Delete(p *Pod) {
 	s.mu.Lock()
@@ -234,6 +247,7 @@ func (s *Store) Delete(p *Pod) {
 	delete(s.byUID, p.UID)
 	delete(s.stuck, p.UID)
 	delete(s.free, p.UID)
+	delete(s.ending, p.UID)
 	delete(s.byNode[p.Node], p.UID)
 	if len(s.byNode[p.Node]) == 0 {
 		delete(s.byNode, p.Node)

@@ -3,7 +3,8 @@
 //
 // A Watcher counts, per row, the Pods that are Unschedulable because one more machine is missing, for a while or with every
 // present node seen, while the newest status of the row is satisfied and every machine of the row is Ready. It leaves out Pods
-// that wait for unbound volumes, affinity, groups, or ports without a limit per host, by the scheduler's own message classes.
+// that wait for unbound volumes, affinity, groups, or ports without a limit per host, by the scheduler's own message classes, and
+// as many of a workload as Pods of it are about to leave.
 // Each report is the full set. The owners of the Pods get an event, because nothing else explains why the Pods wait.
 //
 // A report is not demand: the shard buys nothing for its counts. Start at Watcher.Run and short.
@@ -37,8 +38,10 @@ const (
 	unschedulableFor = 30 * time.Second // that a Pod must be Unschedulable
 	coveredFor       = time.Second      // the same, if the scheduler has seen every node of now, and as long after the last node of the row
 	checkEvery       = time.Second
-	rowsMax          = 50_000 // on the wire
-	eventsMax        = 100    // events per check
+	placeSoon        = time.Minute      // within which the end of a Pod makes room for the next one of its workload
+	placeLate        = 10 * time.Second // beyond its grace, after which an ending Pod does not end
+	rowsMax          = 50_000           // on the wire
+	eventsMax        = 100              // events per check
 )
 
 // Config is what a Watcher needs. All are required.
@@ -50,6 +53,7 @@ type Config struct {
 	Satisfied func(row string) bool                              // the newest status of a row
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
 	Nodes     func() int                                         // of the cluster, now
+	TakesPods func(node string) bool                             // a node is Ready and not cordoned
 	Send      func(*pb.UnplacedPods)                             // to a shard that wants it; nothing without one
 	Record    func(events.Event)                                 // an event for a Pod; it limits the rate
 	Heartbeat time.Duration
@@ -134,7 +138,12 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 	sums := map[string]map[string]*big.Int{}
 	ready := map[string]readiness{} // computed once a row: each answer scans every machine
 	nodes := w.Nodes()
-	for _, p := range w.Pods.Unschedulable() {
+	stuck := w.Pods.Unschedulable()
+	var places map[string]int
+	if len(stuck) > 0 {
+		places = w.places(now)
+	}
+	for _, p := range stuck {
 		c := p.Unschedulable()
 		if c == nil {
 			continue
@@ -160,6 +169,10 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
 			}
+			continue
+		}
+		if places[p.Workload] > 0 {
+			places[p.Workload]--
 			continue
 		}
 		r := rows[id]
@@ -195,6 +208,17 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 	}
 	out.UnboundRowIds, out.UnboundStated = w.unbound()
 	return out, waiting
+}
+
+// places counts by workload the Pods that are about to leave nodes which take the next ones.
+func (w Watcher) places(now time.Time) map[string]int {
+	out := map[string]int{}
+	for _, p := range w.Pods.Ending() {
+		if left := p.DeletionTimestamp.Sub(now); p.Workload != "" && left <= placeSoon && left > -placeLate && w.TakesPods(p.Node) {
+			out[p.Workload]++
+		}
+	}
+	return out
 }
 
 // unbound lists the rows that request more than Pods on nodes: their machines may be empty because what they are for has not come.

@@ -100,6 +100,44 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// OP-11.5: a Pod whose place a Pod of its workload is about to leave does not count, unless that one does not end, ends much later, or is on a
+// node that takes no Pods.
+func TestPlacesThatComeFree(t *testing.T) {
+	now := time.Now()
+	owned := func(p *pods.Pod) *pods.Pod { p.Workload = "default/Deployment/web"; return p }
+	for name, c := range map[string]struct {
+		node string
+		left time.Duration
+		want int
+	}{
+		"ends soon":       {"n1", 20 * time.Second, 1},
+		"does not end":    {"n1", -time.Minute, 2},
+		"ends much later": {"n1", time.Hour, 2},
+		"drained":         {"cordoned", 20 * time.Second, 2},
+	} {
+		store := pods.New(nil, nil, nil)
+		for _, name := range []string{"a", "b"} {
+			store.Set(owned(stuck(name, now.Add(-time.Minute), "0/1 nodes are available: 1 Insufficient cpu.")))
+		}
+		store.Set(owned(pods.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "old", DeletionTimestamp: new(metav1.NewTime(now.Add(c.left)))},
+			Spec: corev1.PodSpec{NodeName: c.node}})))
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 1 },
+			Ready: func(string) (time.Time, bool) { return time.Time{}, true }, TakesPods: func(node string) bool { return node == "n1" },
+			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
+		got := 0
+		for _, r := range w.Report(now).Rows {
+			got += int(r.Pods)
+		}
+		if got != c.want {
+			t.Errorf("%s: %d Pods are reported, want %d", name, got, c.want)
+		}
+		store.Delete(&pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: "old"}})
+		if n := len(w.Report(now).Rows); n != 1 || len(store.Ending()) != 0 {
+			t.Errorf("%s: %d rows are reported once it is gone", name, n)
+		}
+	}
+}
+
 // OP-14.3: the owners of such Pods get an event, and those of Pods that wait for something else are not.
 func TestOwnersGetEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
