@@ -291,7 +291,7 @@ func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) (
 		p.demand.Set(d)
 	}
 	if instead != nil {
-		p.demand.Set(instead.request)
+		p.admit(instead)
 	}
 	return held
 }

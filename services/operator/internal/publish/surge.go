@@ -106,7 +106,13 @@ func (p *Publisher) countExtra(x *extra) {
 	p.holds.drop(x)
 	w := p.holds.workload(x.workload)
 	w.newcomers = append(w.newcomers, x.pod)
+	p.admit(x)
+}
+
+// admit counts the request of an extra Pod, whose owner may have to learn what its row waits for.
+func (p *Publisher) admit(x *extra) {
 	p.touch(p.demand.Set(x.request))
+	p.turned = append(p.turned, x.key)
 }
 
 // countExtras counts those that waited long enough, or whose rollout is over, and returns when the next one is due; zero: none.
@@ -138,9 +144,8 @@ func (p *Publisher) bound(pod *pods.Pod) {
 	pair.by = x.pod
 	p.holds.wait(other)
 	p.tracker.forget(other.key) // it is acknowledged when it is counted again
-	p.demand.Delete(other.key)
-	p.demand.Set(x.request)
-	p.touch(true)
+	p.touch(p.demand.Delete(other.key))
+	p.admit(x)
 }
 
 // counted finds the newest Pod of the same template that took the demand of another one, and has neither a node nor waited as long as an extra Pod.

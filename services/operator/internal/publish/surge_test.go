@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +96,9 @@ func (r *rollout) expect(t *testing.T, when string, want int64) {
 func TestExtraPodsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRollout(t)
+		var mu sync.Mutex
+		var heard []string
+		r.b.OnProblem = func(key aggregate.Key) { mu.Lock(); defer mu.Unlock(); heard = append(heard, key.Name) }
 		r.old(4)
 		r.create("new", "new0")
 		r.expect(t, "created before an old one is deleted", 4)
@@ -115,8 +120,16 @@ func TestExtraPodsWait(t *testing.T) {
 		r.create("new", "new3")
 		time.Sleep(extraFor - time.Second)
 		r.expect(t, "no place comes", 5)
+		mu.Lock()
+		heard = nil
+		mu.Unlock()
 		time.Sleep(2 * time.Second)
 		r.expect(t, "it has waited long enough", 6)
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(heard, []string{"new3"}) {
+			t.Errorf("that %v count is heard", heard)
+		}
 	})
 }
 
