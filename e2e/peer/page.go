@@ -60,11 +60,12 @@ Where BigFleet may be behind, and why:
 
 - *Machines, waste, $/h* of burst, mix and day: it buys within a second of each wave of Pods, so it sees fewer of them at once and buys smaller machines. Each node keeps 0.1 cpu for
   its kubelet, which is a larger part of a small machine. Per cpu all types of this catalogue cost the same.
-- *Machines, $/h* of rollout while it runs: it buys for the Pods that come before the old ones have ended. *Settled* is after 75 s without a change.
+- *Rollout*: Pods here start and end within a second or two, so that both sides wait for places and buy nothing. Where that takes longer, BigFleet buys after five seconds for what the surge
+  adds beyond the replicas, gives it back afterwards, and evicts the Pods on it within their budgets. *Settled* is after 75 s without a change.
 - *Settled $/h* of scale-down: it keeps machines in the order of what they cost to disturb until they hold the demand, and gives back the rest. It does not look for a cheaper set, and
   moves no running Pods for one.
-- *Evicted* of day and rollout: what was bought for a wave or a surge is given back once other machines hold the demand, and the Pods that kube-scheduler put there meanwhile are
-  evicted, within their budgets. The other side waits for the surge to pass and never buys for it.
+- *Evicted* of day: of several waves of Pods each gets what it lacks. Where the machines of a later one hold what a small one was bought for, that one is given back, and the few Pods on it are evicted, within
+  their budgets.
 - *Memory*: five programs, each with its clients, where the other side has one.
 - *API writes*: each Pod has a CapacityRequest, which is what its owner reads to learn why it waits.
 `
