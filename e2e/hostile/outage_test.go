@@ -137,3 +137,53 @@ func TestTheCheapestProviderIsKilled(t *testing.T) {
 	l.eventually("nothing is withheld", func() bool { return l.withheld() == 0 })
 	s.unharmed()
 }
+
+// SHARD-6.6: a shard that starts while the cheaper of its providers does not answer says so, buys nothing again that may run there, and still serves
+// Pods that find no Node from the other one.
+func TestAShardStartsBesideADeadProvider(t *testing.T) {
+	s := newStageOf(t, []string{"--reconcile-interval", "1s"}, slots("0.1", 3), slots("0.2", 3))
+	l := s.look()
+	needs := []*pb.CapacityNeed{{AggregateResources: map[string]string{"cpu": "14"}, MinUnit: map[string]string{"cpu": "7"}, RowId: "web"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	say := func(red *session) {
+		t.Helper()
+		if ack, _, err := red.rollup(ctx, needs); err != nil || !accepts(ack) {
+			t.Fatalf("the roll-up: %v, %v", ack, err)
+		}
+	}
+	say(s.session("red"))
+	l.eventually("the cheap provider serves", func() bool { return l.bound("red")["provider"] == 2 })
+	s.procs["provider"].Kill()
+	s.procs["shard"].Kill()
+	if err := s.procs["shard"].Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	red := s.session("red", "unplaced-pods/1")
+	needs[0].AggregateResources["cpu"] = "21"
+	say(red)
+	l.eventually("the need is unmet because of the dead provider", func() bool {
+		met, text := l.explained("red")
+		return !met && strings.Contains(text, "provider provider has not answered")
+	})
+	if b := l.bound("red"); b["provider-2"] > 0 {
+		t.Errorf("bought again: %v", b)
+	}
+	waiting := &pb.UnplacedPods{Rows: []*pb.UnplacedRow{{RowId: "web", Pods: 1}}}
+	if err := red.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: waiting}}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("the healthy one serves the Pod that waits", func() bool { return l.bound("red")["provider-2"] == 1 })
+	if err := red.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: &pb.UnplacedPods{}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.procs["provider"].Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("the need is met", func() bool { met, _ := l.explained("red"); return met })
+	if b := l.bound("red"); b["provider"] != 2 || b["provider-2"] != 1 {
+		t.Errorf("in the end %v", b)
+	}
+	s.unharmed()
+}

@@ -120,6 +120,9 @@ func (c *dispatcher) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	if h := c.mayReach(k, cl, pass); h != notBlocked {
 		return h
 	}
+	if h := c.mayActUnread(k, cl, need, pass); h != notBlocked {
+		return h
+	}
 	if k == KindBootstrap {
 		if until := cl.templateUntil(need.Form.Fingerprint); until > c.now {
 			pass.wake(until)

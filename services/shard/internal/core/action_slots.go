@@ -1,5 +1,12 @@
 package core
 
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
 // takeSlot reserves what a command needs: a place in its concurrency class and at its provider.
 func (c *dispatcher) takeSlot(o *operation) bool {
 	p := c.provider(o.Provider)
@@ -47,6 +54,31 @@ func (c *dispatcher) tries(pass *dispatchPass, cluster, fingerprint string) bool
 		}
 	}
 	return pass.trying[[2]string{cluster, fingerprint}]
+}
+
+// mayActUnread checks what may start while a provider was never listed, whose machines may serve the need already: nothing is preempted, and one
+// machine at a time is acquired for each row, as long as its cluster says that the row's Pods find no Node (SHARD-6.6).
+func (c *dispatcher) mayActUnread(k Kind, cl *cluster, need *demand.Need, pass *dispatchPass) blockedReason {
+	switch {
+	case c.allListed():
+		return notBlocked
+	case k == KindPreempt:
+		return blockedUnread
+	case k != KindBootstrap && k != KindProvision:
+		return notBlocked
+	case !cl.waitsUnplaced(need.RowID), c.tries(pass, cl.Name, need.Form.Fingerprint), c.joins(cl, need.Form.Fingerprint):
+		return blockedUnread
+	}
+	return notBlocked
+}
+
+// joins reports whether a machine was configured for a need whose Node is not ready yet, in a cluster that reports Nodes.
+func (c *dispatcher) joins(cl *cluster, fingerprint string) bool {
+	inv := c.world.Inventory
+	return cl.Reporting && slices.ContainsFunc(c.machines.machinesOf(cl), func(i inventory.Index) bool {
+		by, known := inv.Attribution(i)
+		return known && by.Fingerprint == fingerprint && inv.State(i) == inventory.Configured && !inv.Readiness(i).WasReady()
+	})
 }
 
 // began counts what the pass has started.

@@ -41,6 +41,7 @@ const (
 	blockedCeiling // its cluster may not have more
 	blockedPreemptRate
 	blockedProtected // its node holds Pods that must not be disturbed
+	blockedUnread    // a provider was never listed, whose machines may serve the need
 )
 
 func (h blockedReason) String() string {
@@ -48,7 +49,7 @@ func (h blockedReason) String() string {
 		"reclaim_budget", "backoff", "concurrency", "cluster_limit", "provider_limit", "breaker", "fence", "max_actions",
 		"provision_rate", "quota", "foreign", "provider_down",
 		"drain_backoff", "release_delay",
-		"cluster_ceiling", "preempt_rate", "protected_pods"}[h]
+		"cluster_ceiling", "preempt_rate", "protected_pods", "provider_unread"}[h]
 }
 
 // dispatchPass remembers, within one pass, what was counted.

@@ -94,7 +94,7 @@ func (c *Core) replan() {
 		cl.holds, cl.facts = true, true
 	}
 	c.pub.dirty = true
-	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.allListed() {
+	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.readable() {
 		return
 	}
 	c.ledger.allAtOnce = true

@@ -84,8 +84,13 @@ func (c *step) trigger(t trigger) {
 	c.cycle.wanted = true
 }
 
-// allListed reports whether each provider has delivered one complete full List in this process. No cycle runs before:
-// planning on half an inventory buys again what already exists (SHARD-6.6).
+// readable reports whether each provider has delivered its first List or does not answer. No cycle runs before: planning on half an inventory
+// buys again what already exists (SHARD-6.6).
+func (c *shared) readable() bool {
+	return !slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Outage != outageUnread })
+}
+
+// allListed reports whether each provider has delivered one complete full List in this process.
 func (c *shared) allListed() bool {
 	for _, p := range c.providers {
 		if !p.Listed {

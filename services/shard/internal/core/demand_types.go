@@ -86,6 +86,12 @@ type keptCluster struct {
 
 func (c *cluster) connected() bool { return c.Session != 0 }
 
+// waitsUnplaced reports whether the cluster's scheduler finds no Node for Pods of a row.
+func (c *cluster) waitsUnplaced(row string) bool {
+	_, unplaced := slices.BinarySearchFunc(c.Unplaced, row, func(r UnplacedRow, id string) int { return strings.Compare(r.RowID, id) })
+	return unplaced && row != ""
+}
+
 // current reports whether a session is the installed one. Session 0 is none.
 func (c *cluster) current(session int64) bool {
 	return c != nil && session != 0 && c.Session == session

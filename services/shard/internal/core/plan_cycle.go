@@ -25,7 +25,7 @@ func (c *planning) maybeCycle() {
 		s.HoldEnds = slices.Delete(s.HoldEnds, i, i+1)
 		c.trigger(triggerExpiry)
 	}
-	if !s.wanted || c.frozen() || !c.allListed() {
+	if !s.wanted || c.frozen() || !c.readable() {
 		return
 	}
 	if s.next || c.creditAhead() {

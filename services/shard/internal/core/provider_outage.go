@@ -10,6 +10,9 @@ import (
 // outageSweep bounds the machines that one step marks, so that the outage of a large provider does not stop the loop.
 const outageSweep = 8192
 
+// unreadLists is how many of a provider's first Lists have to fail, seven seconds at the least, before the others are planned with without it.
+const unreadLists = 4
+
 // outageOf says whether a provider's supply is to be withheld now. A provider whose breaker is half open offers its supply
 // again once a List has ended well since the breaker opened; while the one call that is let through is under way, the rest
 // is withheld.
@@ -20,6 +23,8 @@ func (c *outages) outageOf(p *provider) outage {
 		return outageBreaker
 	case p.Listed && c.now-p.ListedAt > staleInventory:
 		return outageStale
+	case !p.Listed && p.Fails >= unreadLists:
+		return outageUnread
 	}
 	return outageNone
 }

@@ -247,10 +247,11 @@ const (
 	outageNone    outage = iota
 	outageBreaker        // its circuit breaker is open
 	outageStale          // its inventory is too old
+	outageUnread         // it has never been listed in this process
 )
 
 func (o outage) String() string {
-	return [...]string{"", "does not answer commands", "has not listed its machines"}[o]
+	return [...]string{"", "does not answer commands", "has not listed its machines", "has not answered"}[o]
 }
 
 // fence is the suspicion that a newer process has this shard's identity (SHARD-20.6). A provider that mixes up the order

@@ -401,7 +401,7 @@ func (c *publisher) statusOfNeeds(s *Status) {
 		default:
 			s.Aged[0]++
 		}
-		if len(s.Shortfalls) < shortfallsMax {
+		if len(s.Shortfalls) < shortfallsMax && s.Listed { // the coordinator moves machines by them, and what is short may be at a provider that was never listed
 			s.Shortfalls = append(s.Shortfalls, Shortfall{Fingerprint: f.Fingerprint, Priority: f.Priority, Since: f.First, AgeCycles: age,
 				Residual: f.Residual, MinUnit: f.MinUnit, Reqs: f.Reqs, Reason: f.Reason, Bucket: f.Bucket})
 		}

@@ -50,7 +50,7 @@ func (r *NeedRow) Detail() int32 {
 		return int32(r.Verdict.Detail)
 	case blockedPaused, blockedDryRun:
 		return DetailPaused
-	case blockedOutage:
+	case blockedOutage, blockedUnread:
 		return DetailProviderDown
 	case blockedBreaker, blockedFence:
 		return DetailProviderBreaker
@@ -71,6 +71,9 @@ func (r *NeedRow) Text() string {
 	case DetailPaused:
 		return "The actions planned for this need are not started: " + r.BlockedBy + "."
 	case DetailProviderDown, DetailProviderBreaker:
+		if r.Blocked == blockedUnread {
+			return "Machines that are not known yet may serve this need: " + r.BlockedBy + ". Until then one machine at a time is added, for Pods that find no Node."
+		}
 		return "Suitable machines are withheld: " + r.BlockedBy + "."
 	case DetailNewCluster:
 		return "The cluster is new to this shard, which reads its provider's inventory again before it buys anything for it."
@@ -148,7 +151,7 @@ func (c *publisher) blockedRows(r *engine.Result) blockedRows {
 		for i := range c.cycle.waiting[k] {
 			d := &c.cycle.waiting[k][i]
 			switch d.blocked {
-			case blockedPaused, blockedDryRun, blockedBreaker, blockedFence, blockedRate, blockedQuota, blockedCeiling:
+			case blockedPaused, blockedDryRun, blockedBreaker, blockedFence, blockedRate, blockedQuota, blockedCeiling, blockedUnread:
 				if ref := d.action.Need; !ref.None() {
 					out[blockedRow{r.Blocks[ref.Block], ref.Row}] = d.blocked
 				}
@@ -189,6 +192,8 @@ func (c *publisher) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (b
 		}
 	}
 	switch {
+	case v.Status == engine.Short && !c.allListed():
+		h = blockedUnread
 	case v.Bootstrap > 0:
 		h = cmp.Or(c.guards.blocks(KindBootstrap, b.Cluster, ""), h)
 	case v.Provision > 0:
@@ -219,7 +224,7 @@ func (c *publisher) blockedText(h blockedReason, cluster string) string {
 		return c.guards.ceilingText(cluster)
 	case blockedQuota:
 		return "the quota slice of this shard is used up"
-	case blockedOutage, blockedBreaker:
+	case blockedOutage, blockedBreaker, blockedUnread:
 		if text := c.outages.outages(); text != "" {
 			return text
 		}
@@ -317,8 +322,8 @@ func (c *publisher) finishStatuses() {
 	}
 }
 
-// notifyUnread notifies a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
-// before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
+// notifyUnread notifies a cluster's operator why nothing is decided while a provider does not answer its first Lists: no cycle runs
+// meanwhile (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
 func (c *publisher) notifyUnread(cl *cluster) {
 	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })
 	demanded := c.world.Demand.Cluster(cl.Name)
@@ -332,7 +337,7 @@ func (c *publisher) notifyUnread(cl *cluster) {
 		}
 		cl.statuses[n.RowID] = &statusSent{at: c.now}
 		c.emit(SendNeedStatus{Cluster: cl.Name, Session: cl.Session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
-			Text: "The provider has not answered since the shard started; nothing is decided until it does.", Since: c.toWall(c.now)})
+			Text: "A provider has not answered since the shard started.", Since: c.toWall(c.now)})
 	}
 }
 
