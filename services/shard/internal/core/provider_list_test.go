@@ -220,7 +220,7 @@ func TestJournalSurvivesARestart(t *testing.T) {
 }
 
 // SHARD-6.6, scenario 53: no cycle before each provider has listed once, or has failed to for a while; then the needs are seen, and nothing is
-// bought for what nobody says waits.
+// bought while no Pod is reported to wait.
 func TestNoCycleBeforeEveryProviderListed(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
 	w.c, w.log = New(nil), nil
