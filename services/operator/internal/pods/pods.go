@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,6 +123,7 @@ type Store struct {
 	stuck  map[types.UID]*Pod // the scheduler cannot place them
 	free   map[types.UID]*Pod // without a node yet
 	ending map[types.UID]*Pod // deleted, and still on their nodes
+	ended  []Ended            // oldest first
 	orders map[types.UID]order
 }
 
@@ -229,6 +231,41 @@ func (s *Store) Unbound() []*Pod {
 	return slices.Collect(maps.Values(s.free))
 }
 
+// Ended is a Pod of a workload that has left its node.
+type Ended struct {
+	Workload, Node string
+	At             time.Time
+}
+
+const (
+	endedKept = 10 * time.Second // the longest back-off of kube-scheduler: a Pod that waits for the place may be tried again only then
+	endedMax  = 100_000
+)
+
+// noteEnded remembers for a while that a Pod has left its node.
+func (s *Store) noteEnded(p *Pod, now time.Time) {
+	s.ended = s.ended[s.endedBefore(now.Add(-endedKept)):]
+	if p.Workload != "" && p.Node != "" && len(s.ended) < endedMax {
+		s.ended = append(s.ended, Ended{p.Workload, p.Node, now})
+	}
+}
+
+// endedBefore is how many of the Pods that left did so before a time.
+func (s *Store) endedBefore(t time.Time) int {
+	i := slices.IndexFunc(s.ended, func(e Ended) bool { return !e.At.Before(t) })
+	if i < 0 {
+		return len(s.ended)
+	}
+	return i
+}
+
+// Ended returns the Pods of workloads that left their nodes in the last ten seconds.
+func (s *Store) Ended() []Ended {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.ended[s.endedBefore(time.Now().Add(-endedKept)):])
+}
+
 // Ending returns the Pods that are deleted and still on their nodes, in no order.
 func (s *Store) Ending() []*Pod {
 	s.mu.RLock()
@@ -243,6 +280,7 @@ func (s *Store) Delete(p *Pod) {
 	if known != nil {
 		s.noteEnd(p)
 		p = known
+		s.noteEnded(p, time.Now())
 	}
 	delete(s.byUID, p.UID)
 	delete(s.stuck, p.UID)

@@ -16,7 +16,7 @@ import (
 // extra: it counts once it takes the demand of a Pod that left, runs on a node, or has waited (OP-5.30).
 
 const (
-	extraFor = 5 * time.Second // from its creation, that an extra Pod waits
+	extraFor = 5 * time.Second // that an extra Pod waits
 	extraMax = 100_000         // others count at once
 )
 
@@ -77,7 +77,7 @@ func (p *Publisher) extra(r *request.Request, key aggregate.Key, n newcomer, now
 		return nil
 	}
 	until := now.Add(extraFor)
-	if end := n.created.Add(extraFor); end.Before(until) { // the clock of the API server may be ahead
+	if end := n.created.Add(extraFor + clockGranular); end.Before(until) { // it was seen late, as after a restart
 		until = end
 	}
 	if !now.Before(until) {

@@ -210,12 +210,17 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 	return out, waiting
 }
 
-// places counts by workload the Pods that are about to leave nodes which take the next ones.
+// places counts by workload the Pods that are about to leave nodes which take the next ones, or have just left them.
 func (w Watcher) places(now time.Time) map[string]int {
 	out := map[string]int{}
 	for _, p := range w.Pods.Ending() {
 		if left := p.DeletionTimestamp.Sub(now); p.Workload != "" && left <= placeSoon && left > -placeLate && w.TakesPods(p.Node) {
 			out[p.Workload]++
+		}
+	}
+	for _, e := range w.Pods.Ended() {
+		if w.TakesPods(e.Node) {
+			out[e.Workload]++
 		}
 	}
 	return out
