@@ -112,6 +112,14 @@ func (t *StatusReporter) Satisfied(rowID string) bool {
 	return r != nil && r.next.satisfied() && r.next.coming == 0
 }
 
+// Missing reports whether the newest status of a row says that a provider does not answer: its machines may serve the row and not be known.
+func (t *StatusReporter) Missing(rowID string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rows[rowID]
+	return r != nil && r.next.reason == ProviderUnavailable
+}
+
 // Rollup records the result of a roll-up.
 func (t *StatusReporter) Rollup(result, message string) {
 	v := needStatus{}

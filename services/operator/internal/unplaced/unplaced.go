@@ -2,7 +2,7 @@
 // total and fragmented in fact, which the shard cannot see (OP-11.5).
 //
 // A Watcher counts, per row, the Pods that are Unschedulable because one more machine is missing, for a while or with every
-// present node seen, while the newest status of the row is satisfied and every machine of the row is Ready. It leaves out Pods
+// present node seen, while the newest status of the row is satisfied, or says that a provider does not answer, and every machine of the row is Ready. It leaves out Pods
 // that wait for unbound volumes, affinity, groups, or ports without a limit per host, by the scheduler's own message classes, and
 // as many of a workload as Pods of it are about to leave.
 // Each report is the full set. The owners of the Pods get an event, because nothing else explains why the Pods wait.
@@ -51,6 +51,7 @@ type Config struct {
 	Counted   func(p *pods.Pod) bool                             // the shard has the request of a Pod
 	Ahead     func(f func(row string))                           // the rows of requests that no Pod controls
 	Satisfied func(row string) bool                              // the newest status of a row
+	Missing   func(row string) bool                              // that status says that a provider does not answer
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
 	Nodes     func() int                                         // of the cluster, now
 	TakesPods func(node string) bool                             // a node is Ready and not cordoned
@@ -153,8 +154,10 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			continue
 		}
 		q, id := w.Request(p)
-		// A status that is satisfied says nothing of a request that the shard has not received yet.
-		if q == nil || id == "" || !w.Counted(p) || !w.Satisfied(id) {
+		// A status that is satisfied says nothing of a request that the shard has not received yet. A shard that does not know the machines of a
+		// provider buys only for Pods that are reported.
+		missing := id != "" && w.Missing(id)
+		if q == nil || id == "" || !w.Counted(p) || !missing && !w.Satisfied(id) {
 			continue
 		}
 		if _, asked := ready[id]; !asked {
@@ -166,7 +169,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 		}
 		lacking, other := short(c.Message, q.Spec, p.Domains)
 		if !lacking {
-			if other != "" {
+			if other != "" && !missing {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
 			}
 			continue
@@ -184,7 +187,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			rows[id], sums[id] = r, map[string]*big.Int{}
 		}
 		r.Pods++
-		if age >= unschedulableFor {
+		if age >= unschedulableFor && !missing {
 			waiting = append(waiting, podEvent{p, events.Event{Reason: ReasonFragmented, Message: fragmentedMessage}})
 		}
 		if since := c.LastTransitionTime.UnixNano(); r.OldestSinceUnixNanos == 0 || since < r.OldestSinceUnixNanos {

@@ -65,6 +65,7 @@ func TestReport(t *testing.T) {
 	store.Set(stuck("young", now.Add(-20*time.Second), full))
 	store.Set(stuck("volume", old, "0/1 nodes are available: 1 node(s) had volume node affinity conflict."))
 	store.Set(stuck("unmet", old, full))
+	store.Set(stuck("missing", old, full))
 	store.Set(stuck("joining", old, full))
 	store.Set(stuck("foreign", old, full))
 	store.Set(stuck("unsent", old, full)) // the shard has not received its request: its row is satisfied without it
@@ -72,26 +73,34 @@ func TestReport(t *testing.T) {
 	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
-		Pods: store, Counted: func(p *pods.Pod) bool { return p.Name != "unsent" }, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
+		Pods: store, Counted: func(p *pods.Pod) bool { return p.Name != "unsent" }, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" && row != "missing" }, Missing: func(row string) bool { return row == "missing" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
 		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
 				return nil, ""
 			case "unmet", "joining":
 				return &request.Request{}, p.Name
+			case "missing":
+				return &request.Request{Spec: &request.Spec{}}, p.Name
 			}
 			return &request.Request{Spec: &request.Spec{Resources: []request.Amount{{Name: "cpu", Milli: 1500}}}}, "web"
 		},
 	}}
-	got := w.Report(now)
-	if len(got.Rows) != 1 || got.Rows[0].RowId != "web" || got.Rows[0].Pods != 3 || got.Rows[0].Resources["cpu"] != "4500m" ||
+	got, events := w.unplaced(now)
+	// SHARD-6.6: while a provider does not answer, the shard buys only for Pods that are reported. Their owners read that, and not that room is fragmented.
+	if len(got.Rows) != 2 || got.Rows[0].RowId != "missing" || got.Rows[0].Pods != 1 || slices.ContainsFunc(events, func(e podEvent) bool { return e.pod.Name == "missing" }) {
+		t.Fatalf("report %v, events %v", got, events)
+	}
+	got.Rows = got.Rows[1:]
+	if got.Rows[0].RowId != "web" || got.Rows[0].Pods != 3 || got.Rows[0].Resources["cpu"] != "4500m" ||
 		got.Rows[0].OldestSinceUnixNanos != metav1.NewTime(old).UnixNano() {
 		t.Errorf("report %v", got)
 	}
 	// ENG-11.18: rows that ask for Pods without a node, and for requests ahead of their Pods.
-	if want := []string{"joining", "queue", "unmet", "web"}; !got.UnboundStated || !slices.Equal(got.UnboundRowIds, want) {
+	if want := []string{"joining", "missing", "queue", "unmet", "web"}; !got.UnboundStated || !slices.Equal(got.UnboundRowIds, want) {
 		t.Errorf("unbound %v, want %v", got.UnboundRowIds, want)
 	}
+	store.Delete(&pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: "missing"}})
 	for i := range 3 {
 		store.Delete(&pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("fragmented-%d", i))}})
 	}
@@ -121,7 +130,7 @@ func TestPlacesThatComeFree(t *testing.T) {
 		}
 		store.Set(owned(pods.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "old", DeletionTimestamp: new(metav1.NewTime(now.Add(c.left)))},
 			Spec: corev1.PodSpec{NodeName: c.node}})))
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 1 },
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 1 },
 			Ready: func(string) (time.Time, bool) { return time.Time{}, true }, TakesPods: func(node string) bool { return node == "n1" },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := 0
@@ -151,7 +160,7 @@ func TestOwnersGetEvents(t *testing.T) {
 		notified := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
-			Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
+			Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Record: func(n events.Event) {
@@ -189,7 +198,7 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 	} {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-c.age), c.message))
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-c.ready), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		if got := len(w.Report(now).Rows); got != c.want {
@@ -240,6 +249,8 @@ func TestPodsLackAMachine(t *testing.T) {
 
 func none(func(row string)) {}
 
+func never(string) bool { return false }
+
 // OP-14.3: a Pod of a covered row that no machine helps gets an event that says which of its fields keeps it waiting, as soon as the scheduler has seen every
 // node. One that lacks room, and one whose row is short, get other sentences.
 func TestPodsThatNoMachineHelpsGetEvents(t *testing.T) {
@@ -259,7 +270,7 @@ func TestPodsThatNoMachineHelpsGetEvents(t *testing.T) {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-2*time.Second), message))
 		covered := true
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return covered }, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return covered }, Missing: never, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := ""
