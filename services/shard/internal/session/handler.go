@@ -66,7 +66,7 @@ const largeRollup = 64 << 10
 type Handler struct {
 	cfg     Config
 	workers chan struct{} // for roll-ups of at most largeRollup bytes
-	large   chan struct{} // for the others
+	large   *turns        // for the others
 	arrival atomic.Int64
 	control *loop.Source // opened and closed events, in order
 
@@ -102,7 +102,7 @@ func (r *rawRollup) large() bool { return len(r.bytes) > largeRollup }
 
 // NewHandler returns a handler without sessions.
 func NewHandler(c Config) *Handler {
-	return &Handler{cfg: c, workers: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), sessions: map[string]*live{},
+	return &Handler{cfg: c, workers: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), large: newTurns(max(1, runtime.GOMAXPROCS(0)/2)), sessions: map[string]*live{},
 		control: c.Loop.Source("sessions", 1024, false)}
 }
 

@@ -246,16 +246,19 @@ func (h *Handler) work(ctx context.Context, l *live) {
 // gate turns the bytes of a roll-up into core form, within the shared pool. Large ones have a pool of their own, so that they do
 // not hold up the small ones of all other clusters.
 func (h *Handler) gate(ctx context.Context, l *live, raw *rawRollup) (core.RollupArrived, error) {
-	workers := h.workers
 	if raw.large() {
-		workers = h.large
+		if err := h.large.enter(ctx, l.cluster, len(raw.bytes)); err != nil {
+			return core.RollupArrived{}, err
+		}
+		defer h.large.leave()
+	} else {
+		select {
+		case h.workers <- struct{}{}:
+		case <-ctx.Done():
+			return core.RollupArrived{}, context.Cause(ctx)
+		}
+		defer func() { <-h.workers }()
 	}
-	select {
-	case workers <- struct{}{}:
-	case <-ctx.Done():
-		return core.RollupArrived{}, context.Cause(ctx)
-	}
-	defer func() { <-workers }()
 	raw = l.newest(raw)
 	if e, is := h.cfg.Gate.Oversize(raw.bytes, l.cluster); is {
 		e.Session, e.Arrival, e.Received = l.number, raw.arrived, raw.received
