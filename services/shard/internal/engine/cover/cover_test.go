@@ -106,8 +106,10 @@ func (m *market) covers(set int) (covered bool, cost int64) {
 }
 
 // ask returns the answer of the cover rule as a set of machines.
-func (m *market) ask(t *testing.T) (set int, covered bool) {
-	var c cover.Search
+func (m *market) ask(t *testing.T) (set int, covered bool) { return m.askOf(t, &cover.Search{}) }
+
+// askOf asks a Search that may remember earlier questions.
+func (m *market) askOf(t *testing.T, c *cover.Search) (set int, covered bool) {
 	c.Ask(&m.free, m.cluster.ID, inventory.SpeculativePool, m.unit, m.rest, m.inUnits, m.mostEach)
 	if !c.Everywhere(m.cat.Of(m.cat.Known(m.form), m.proj, m.form.Interruption)) {
 		return 0, false
@@ -230,6 +232,45 @@ func TestCoverTakesTheSmallestIDs(t *testing.T) {
 		}
 		if again, _ := m.ask(t); again != set {
 			t.Fatalf("seed %d: %b at first, %b after all was given back", seed, set, again)
+		}
+	}
+}
+
+// ENG-13.2, ENG-21.4: a Search answers each of many questions as one that remembers none does, while machines are taken and given back.
+func TestCoverRemembersNoWrongAnswer(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		m, c := newMarket(r), &cover.Search{}
+		all, units := slices.Clone(m.rest), slices.Clone(m.unit)
+		for step := range 12 {
+			m.inUnits, m.mostEach = r.IntN(2) == 0, int32(r.IntN(2))
+			for j := range m.rest {
+				m.rest[j], m.unit[j] = all[j], units[j]
+			}
+			switch r.IntN(3) {
+			case 0: // one unit
+				m.inUnits = false
+				copy(m.rest, units)
+			case 1: // as much, on a machine that holds twice that
+				m.inUnits = false
+				copy(m.rest, units)
+				match.Add(m.unit, units)
+			}
+			c.NewAllocation()
+			set, covered := m.askOf(t, c)
+			if want, ok := m.ask(t); set != want || covered != ok {
+				t.Fatalf("seed %d, step %d: %b (covered %v), without a memory %b (%v)", seed, step, set, covered, want, ok)
+			}
+			for i := range m.index {
+				class := m.w.Inventory.Row(m.index[i]).Class
+				if give := m.taken[i] && r.IntN(8) == 0; give {
+					m.free.GiveBack(m.index[i], class, inventory.SpeculativePool)
+					m.taken[i] = false
+				} else if set&(1<<i) != 0 && r.IntN(3) > 0 {
+					m.free.Take(m.index[i], class, inventory.SpeculativePool)
+					m.taken[i] = true
+				}
+			}
 		}
 	}
 }
