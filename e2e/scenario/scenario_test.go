@@ -4,16 +4,41 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
+
+// SHARD-6.6, OP-11.5: one of two providers has a wrong address from the start. Pods that find no Node run all the same, on machines of the other one
+// that are bought once and one after the other, and their owners read which provider is missing.
+func TestAProviderIsMissingFromTheStart(t *testing.T) {
+	t.Parallel()
+	const pods, machines = 6, 2
+	s := fixture.StartT(t, fixture.Config{Offerings: spot(12), DeadProvider: true})
+	red := s.Clusters[0]
+	deploy(t, red, fixture.Workload{Name: "web", Replicas: pods, CPU: "1", Memory: "1Gi"})
+	until(t, s, red, "all Pods running", func(p fixture.Picture) bool { return p.PodsRunning == pods && p.NodesReady == machines })
+	events, err := red.Client().EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+		return e.Regarding.Kind == "Pod" && strings.Contains(e.Note, "provider typo has not answered")
+	}) {
+		t.Errorf("no event of a Pod names the provider: %v", events.Items)
+	}
+	if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="provision"`); got != machines {
+		t.Errorf("%v machines were bought for %d Pods, want %d", got, pods, machines)
+	}
+}
 
 // The whole line: 20 Pods without a Node run on 5 machines; scaled to zero, everything is given back, and nothing was bought
 // twice. OP-6, OP-12, SHARD-15, SHARD-17, ENG-16.7.

@@ -168,8 +168,8 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			continue
 		}
 		lacking, other := short(c.Message, q.Spec, p.Domains)
-		if !lacking {
-			if other != "" && !missing {
+		if !lacking && !missing {
+			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
 			}
 			continue
@@ -251,6 +251,9 @@ type readiness struct {
 
 // current reports whether the scheduler's last attempt saw every node that there is now, Ready: then its word counts at once.
 func current(message string, nodes int) bool {
+	if nodes == 0 {
+		return strings.HasPrefix(message, "no nodes available")
+	}
 	of, _, ok := strings.Cut(strings.TrimPrefix(message, "0/"), " nodes are available: ")
 	n, err := strconv.Atoi(of)
 	return ok && err == nil && n == nodes && !strings.Contains(message, "node.kubernetes.io/not-ready") && !strings.Contains(message, "uninitialized")

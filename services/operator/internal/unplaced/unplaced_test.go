@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 	store.Set(stuck("young", now.Add(-20*time.Second), full))
 	store.Set(stuck("volume", old, "0/1 nodes are available: 1 node(s) had volume node affinity conflict."))
 	store.Set(stuck("unmet", old, full))
-	store.Set(stuck("missing", old, full))
+	store.Set(stuck("missing", old, "no nodes available to schedule pods"))
 	store.Set(stuck("joining", old, full))
 	store.Set(stuck("foreign", old, full))
 	store.Set(stuck("unsent", old, full)) // the shard has not received its request: its row is satisfied without it

@@ -325,9 +325,9 @@ func (c *publisher) finishStatuses() {
 // notifyUnread notifies a cluster's operator why nothing is decided while a provider does not answer its first Lists: no cycle runs
 // meanwhile (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
 func (c *publisher) notifyUnread(cl *cluster) {
-	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })
+	dead := slices.IndexFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })
 	demanded := c.world.Demand.Cluster(cl.Name)
-	if !dead || demanded == nil || !cl.has.needStatus {
+	if dead < 0 || demanded == nil || !cl.has.needStatus {
 		return
 	}
 	for i := range demanded.Needs {
@@ -337,7 +337,7 @@ func (c *publisher) notifyUnread(cl *cluster) {
 		}
 		cl.statuses[n.RowID] = &statusSent{at: c.now}
 		c.emit(SendNeedStatus{Cluster: cl.Name, Session: cl.Session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
-			Text: "A provider has not answered since the shard started.", Since: c.toWall(c.now)})
+			Text: "Machines that are not known yet may serve this need: provider " + c.providers[dead].Name + " has not answered since the shard started.", Since: c.toWall(c.now)})
 	}
 }
 
