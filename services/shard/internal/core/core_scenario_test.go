@@ -123,17 +123,22 @@ func TestSlowCyclesOfAPausedShardLeaveTheLoopToReaders(t *testing.T) {
 		w.run(5 * Second)
 		x.pause.ID, x.pause.Reason = "p1", "look"
 		w.step(AdminAsked{Ask: 1, Command: AdminPause, Actor: "me", Reason: "look", Pause: &x.pause})
-		serve := func(from, to int) (cycles int64) { // as the loop does: the next event is taken when the step before is over
+		timed := func(took int64, step func()) {
+			cycle := w.c.Cycle()
+			step()
+			if w.c.Cycle() != cycle {
+				took = slow
+			}
+			w.mono, w.wall = w.mono+took, w.wall+took
+			w.ended = w.mono
+		}
+		serve := func(from, to int) (cycles int64) { // as the loop does: the next event is taken when the step before is over, and a Tick that is due
 			first := w.c.Cycle()
 			for i := from; i < to; i++ {
-				cycle := w.c.Cycle()
-				w.rollup(clusterName(i), needs(0, 1))
-				took := int64(quick)
-				if w.c.Cycle() != cycle {
-					took = slow
+				timed(quick, func() { w.rollup(clusterName(i), needs(0, 1)) })
+				if at, due := w.c.NextWake(); due && at <= w.mono {
+					timed(0, func() { w.step(Tick{}) })
 				}
-				w.mono, w.wall = w.mono+took, w.wall+took
-				w.ended = w.mono
 			}
 			return w.c.Cycle() - first
 		}

@@ -27,12 +27,19 @@ func (c *needLedger) unmetSince(name string, row demand.RowKey) int64 {
 	return c.unmet[name].sinceOf(row)
 }
 
-// rowsToList is how many rows of a plan are short that the plan before did not have.
+// rowsToList is how many rows of a plan are to be listed and summed: none if all that are short are those of the plan before. One row that is another now
+// sums those of its group again, and brings all into order.
 func (c *needLedger) rowsToList(r *engine.Result) (n int) {
+	blocks, news := 0, false
 	for _, b := range r.Blocks {
-		if old := c.unmet[b.Cluster]; old == nil || old.of != b {
-			n += len(b.Missing)
+		if len(b.Missing) == 0 {
+			continue
 		}
+		old := c.unmet[b.Cluster]
+		blocks, n, news = blocks+1, n+len(b.Missing), news || old == nil || old.of != b
+	}
+	if !news && blocks == len(c.unmet) {
+		return 0
 	}
 	return n
 }
