@@ -99,6 +99,9 @@ func (ga *gangAllocator) creditOne(cl *clusterState, w *needState, at int32, val
 // bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.
 func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best RankedDomain, ok bool) {
 	t := ga.tops.of(w.key)
+	if m := cl.matcher(w); !ga.free.Any(m, inventory.IdlePool) && !ga.free.Any(m, inventory.SpeculativePool) {
+		t = nil // no domain has anything for it
+	}
 	k := cl.dimensions()
 	x := ga.x
 	ga.view = slices.Grow(ga.view[:0], 2*k)[:2*k]

@@ -43,9 +43,9 @@ func (pl *pendingList) note(s *pendingNeed, cl *clusterState, w *needState, x *s
 	s.matcher, s.idle, s.reasonValid, s.covered = w.matcher, notIdle, false, false
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != pl.plans || x.noneOf != s.ask {
-			x.plan, x.noneOf, x.none = pl.plans, s.ask, cl.hopeless(w)
+			x.plan, x.noneOf, x.none, x.unfit = pl.plans, s.ask, cl.hopeless(w), w.unfit
 		} else {
-			cl.known(w, x.none)
+			cl.known(w, x.none, x.unfit)
 		}
 	}
 	s.judge(cl, w)
@@ -57,7 +57,7 @@ func (s *pendingNeed) worthAllocating() bool { return s.open && !s.beyondHelp &&
 // judge brings what depends on the classes up to date.
 func (s *pendingNeed) judge(cl *clusterState, w *needState) {
 	none := cl.hopeless(w)
-	s.beyondHelp = none == engine.DetailNoMatch || none == engine.DetailTooSmall
+	s.beyondHelp = w.unfit
 	s.fixed = w.bits&wFolded == 0 && (none != engine.NoDetail || held(w))
 }
 

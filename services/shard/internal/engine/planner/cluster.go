@@ -101,7 +101,8 @@ type needState struct {
 	hold     demand.Hold   //
 	bucket   demand.Bucket // of interruption
 	none     engine.Detail // if wJudged: why no class whatsoever could serve it, or NoDetail
-	_        [4]byte       // up to a cache line
+	unfit    bool          // if wJudged: no class matches and fits
+	_        [3]byte       // up to a cache line
 }
 
 func (cl *clusterState) need(w *needState) *demand.Need {

@@ -28,7 +28,8 @@ type scratch struct {
 	number   uint32
 	plan     uint64        // in it,
 	noneOf   uint32        // for this question,
-	none     engine.Detail // clusterState.hopeless says so
+	none     engine.Detail // clusterState.hopeless says so,
+	unfit    bool          // and that no class fits
 	homes    homes
 }
 

@@ -46,3 +46,11 @@ func (pl *Planner) CouldUse(w *engine.World, cluster, machine string) int {
 	}
 	return -1
 }
+
+// Counted is for how many sets of classes, and for how many kinds of gangs, a Planner has counted what domains have free.
+func (pl *Planner) Counted() (sets, kinds int) {
+	for _, t := range pl.p.tops.list {
+		sets, kinds = sets+len(t.counts), kinds+len(t.kinds)
+	}
+	return sets, kinds
+}

@@ -133,16 +133,17 @@ func (cl *clusterState) hopeless(w *needState) engine.Detail {
 	w.bits |= wJudged
 	w.none = engine.NoDetail
 	if len(m.Classes) == 0 {
-		w.none = engine.DetailNoMatch
+		w.none, w.unfit = engine.DetailNoMatch, true
 		return w.none
 	}
+	w.unfit = !slices.ContainsFunc(m.Classes, func(c uint32) bool { return cl.fits(w, c) })
 	for j, want := range cl.aggregate(w) {
 		if want > 0 && !slices.ContainsFunc(m.Classes, func(c uint32) bool { return cl.f.Supply(c)[j] > 0 }) {
 			w.none = engine.DetailDimensionMissing
 			return w.none
 		}
 	}
-	if !slices.ContainsFunc(m.Classes, func(c uint32) bool { return cl.fits(w, c) }) {
+	if w.unfit {
 		w.none = engine.DetailTooSmall
 	}
 	return w.none
@@ -158,11 +159,11 @@ func (cl *clusterState) forgetJudged(m *match.Matcher) {
 	}
 }
 
-// known notes what hopeless would find out.
-func (cl *clusterState) known(w *needState, none engine.Detail) {
+// known notes what hopeless found out about another Need with the same question.
+func (cl *clusterState) known(w *needState, none engine.Detail, unfit bool) {
 	cl.forgetJudged(cl.matcher(w))
 	w.bits |= wJudged
-	w.none = none
+	w.none, w.unfit = none, unfit
 }
 
 // gangQuestion is what gangs of a kind have in common.
@@ -331,8 +332,8 @@ func (re *reasons) withheldDetail(cl *clusterState, w *needState) engine.Detail 
 	return best
 }
 
-// beyondHelp reports whether no class matches and fits. Then neither an allocation nor preemption can help.
+// beyondHelp reports whether no class matches and fits, whatever else the reason says. Then neither an allocation nor preemption can help.
 func (cl *clusterState) beyondHelp(w *needState) bool {
-	d := cl.hopeless(w)
-	return d == engine.DetailNoMatch || d == engine.DetailTooSmall
+	cl.hopeless(w)
+	return w.unfit
 }
