@@ -47,14 +47,9 @@ func (c *needLedger) learn(name string, rooms []demand.Room) bool {
 
 // plan feeds the ledgers from a new plan (SHARD-6.7).
 func (c *needLedger) plan(r *engine.Result) {
-	before := c.parking.Entries()
-	c.parking.Observe(r, c.nominal(c.now))
-	for _, e := range before { // those whose hold may change with this plan
-		c.clusters.ensure(e.Cluster).holds = true
-	}
-	for _, e := range c.parking.Entries() {
-		if e.Stalled+1 >= c.policy.ParkAfter {
-			c.clusters.ensure(e.Cluster).holds = true
+	for _, name := range c.parking.Observe(r, c.nominal(c.now)) {
+		if cl := c.clusters.get(name); cl != nil {
+			cl.holds = true
 		}
 	}
 	levels, room := c.sharing.Observe(c.world, r, c.policy)

@@ -145,3 +145,23 @@ func TestJoinCounts(t *testing.T) {
 		t.Errorf("%v is kept", list)
 	}
 }
+
+// ENG-18.2: a block that stands says nothing new, and clusters are named only when one of their gangs came, went or stalled: each name has all holds of its
+// cluster computed again.
+func TestParkingNamesClustersWithNews(t *testing.T) {
+	var p ledger.Parking
+	r := plan(engine.Verdict{Coverage: 500})
+	for i, want := range []struct {
+		r     *engine.Result
+		cycle int64
+		news  []string
+	}{
+		{r, 0, []string{"red"}}, {r, 0, nil}, {plan(engine.Verdict{Coverage: 500}), 0, nil}, // it came; it stands; it is written again
+		{r, 1, []string{"red"}}, {r, 1, nil}, // it stalled
+		{&engine.Result{}, 1, []string{"red"}}, {&engine.Result{}, 2, nil}, // it went
+	} {
+		if got := p.Observe(want.r, want.cycle); !slices.Equal(got, want.news) {
+			t.Errorf("plan %d names %v, want %v", i, got, want.news)
+		}
+	}
+}

@@ -30,9 +30,10 @@ type ParkingEntry struct {
 	Last    int64         `n:"5"` // the last nominal cycle that was counted
 }
 
-// Observe takes the verdicts of a plan made in the given nominal cycle. However many plans a nominal cycle has, it is
-// counted once.
-func (p *Parking) Observe(r *engine.Result, nominal int64) {
+// Observe takes the verdicts of a plan made in the given nominal cycle, and names the clusters whose gangs may be held otherwise now, in order. However
+// many plans a nominal cycle has, it is counted once.
+func (p *Parking) Observe(r *engine.Result, nominal int64) (news []string) {
+	changed := map[string]bool{}
 	seen := make(map[parkingKey]*ParkingEntry, len(p.entries))
 	for _, ref := range r.Short {
 		if ref.Row >= engine.FoldedRow {
@@ -61,10 +62,19 @@ func (p *Parking) Observe(r *engine.Result, nominal int64) {
 			e.Best, e.Stalled, e.Last = v.Coverage, 0, nominal
 		case nominal > e.Last:
 			e.Stalled, e.Last = e.Stalled+1, nominal
+		default:
+			seen[k] = e
+			continue
 		}
-		seen[k] = e
+		seen[k], changed[b.Cluster] = e, true
+	}
+	for k := range p.entries {
+		if seen[k] == nil {
+			changed[k.cluster] = true
+		}
 	}
 	p.entries = seen
+	return sortedKeys(changed)
 }
 
 // Fruitless ends the probes of a plan that had no effect and names their clusters: parked gangs that had their allocation and

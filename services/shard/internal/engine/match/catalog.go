@@ -34,6 +34,9 @@ type Catalog struct {
 	freeM    []uint32   // these
 	inUse    int        // matchers that the last sweep left
 	everyF   []*Projection
+	sets     map[string]uint32 // numbers of sets of classes,
+	setsAs   uint64            // as of this version of the classes,
+	lastSet  uint32
 	scratch  []byte
 }
 
@@ -216,6 +219,32 @@ func (c *Catalog) Supplies() int { return len(c.Examples) }
 func (c *Catalog) Example(supply uint32) (class uint32, ok bool) {
 	e := c.Examples[supply]
 	return e - 1, e != 0
+}
+
+// setsMax bounds how many sets of classes are remembered with their numbers.
+const setsMax = 4096
+
+// SetOf numbers what a matcher matches: matchers with one number match the same classes, as they are now. Rows may each exclude something else that no
+// machine has, and so have as many matchers with one answer.
+func (c *Catalog) SetOf(m *Matcher) uint32 {
+	if m.number != 0 && m.as == m.Version {
+		return m.number
+	}
+	if c.sets == nil || c.setsAs != m.Version || len(c.sets) >= setsMax {
+		c.sets, c.setsAs = map[string]uint32{}, m.Version
+	}
+	c.scratch = c.scratch[:0]
+	for _, word := range m.set {
+		c.scratch = binary.LittleEndian.AppendUint64(c.scratch, word)
+	}
+	n := c.sets[string(c.scratch)]
+	if n == 0 {
+		c.lastSet++
+		n = c.lastSet
+		c.sets[string(c.scratch)] = n
+	}
+	m.number, m.as = n, m.Version
+	return n
 }
 
 // SweepMin is how many matchers are not worth a sweep.

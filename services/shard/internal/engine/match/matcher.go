@@ -18,6 +18,8 @@ type Matcher struct {
 	Classes []uint32     // those that match now, ascending
 	Version uint64       // of the classes it has seen
 	synced  bool
+	number  uint32 // of set,
+	as      uint64 // as of this version; see Catalog.SetOf
 	terms   []term // requirements in symbols, as of version
 
 	prefers  []preference // as of version

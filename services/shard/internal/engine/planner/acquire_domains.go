@@ -26,7 +26,7 @@ type domainSums struct {
 	fresh []int    // by domain: changes that are noted before this position are added up
 }
 
-// sumsMax bounds how many sets of supplies are remembered per matcher, kindsMax how many kinds of gangs per key.
+// sumsMax bounds how many sets of supplies are remembered per set of classes, kindsMax how many kinds of gangs per key.
 const (
 	sumsMax  = 256
 	kindsMax = 1024
@@ -34,7 +34,7 @@ const (
 
 // sumsFor returns the sums for a gang.
 func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *domainSums {
-	c.key = append(c.key[:0], cl.f.ID...)
+	c.key = binary.LittleEndian.AppendUint32(c.key[:0], uint32(cl.f.Number))
 	agg, unit := cl.aggregate(w), cl.unit(w)
 	if w.bits&wMany != 0 { // what a machine contributes depends on the unit, so the unit is in the key
 		c.key = append(c.key, 0) // which is no supply
@@ -121,7 +121,7 @@ func (s *domainSums) of(d int32) (idle, total []int64) {
 	return s.idle[int(d)*k : int(d+1)*k], s.total[int(d)*k : int(d+1)*k]
 }
 
-// gangKind is gangs with equal matcher, frame, aggregate, min unit and most per host: most of a crowd of gangs are alike. The second one
+// gangKind is gangs that match the same classes, with equal frame, aggregate, min unit and most per host: most of a crowd of gangs are alike. The second one
 // of a kind puts the domains into a tournament; one that has chosen changes one domain for the next, so that a choice
 // costs the domains that changed since the last one.
 type gangKind struct {
@@ -160,7 +160,7 @@ func (a *domainPlace) better(b *domainPlace) bool {
 func (ts *topologies) kindOf(cl *clusterState, w *needState, t *topState) (g *gangKind, known bool) {
 	t.rankDomains(ts.plan)
 	c := ts.countsOf(t, cl.matcher(w))
-	t.key = append(append(t.key[:0], cl.matcher(w).Form.Match...), cl.f.ID...)
+	t.key = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t.key[:0], c.set), uint32(cl.f.Number))
 	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.dimensions()] { // aggregate and min unit
 		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
 	}

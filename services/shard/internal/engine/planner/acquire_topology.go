@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 type topState struct {
 	cover.Domains
 	touched []int32 // domains something was taken from, perhaps more than once
+	classes uint64  // version of the classes that counts are about
 	counts  []*domainCounts
 	rank    []int32              // by domain: the place of its value among all, by text
 	kinds   map[string]*gangKind // gangs that looked at the domains
@@ -34,6 +34,18 @@ type topologies struct {
 	notified int         // how many of free.list they know of
 	here     place       // what is being taken lies there
 	slots    []cover.Slot
+}
+
+// forget forgets what is about matchers, supplies and projections that are gone.
+func (ts *topologies) forget() {
+	for _, t := range ts.list {
+		t.forget()
+	}
+}
+
+func (t *topState) forget() {
+	t.counts = t.counts[:0]
+	clear(t.kinds)
 }
 
 // begin lists the topologies that demand asks for. Nothing is taken of them yet.
@@ -147,15 +159,15 @@ func (ts *topologies) countTaken(t *topState, d int32, class uint32, k inventory
 	}
 }
 
-// domainCounts is what each domain has free for one matcher, by supply. It is kept from plan to plan; what a plan takes
+// domainCounts is what each domain has free for matchers that match the same classes, by supply. It is kept from plan to plan; what a plan takes
 // is subtracted as it is taken.
 type domainCounts struct {
-	m        *match.Matcher
-	classes  uint64 // version of the classes it is about
-	plan     uint64 // the last plan that brought it up to date
-	supplies int    // length of a row
-	since    uint64 // number of the next change of the topology
-	known    []bool // by domain: it is counted
+	m        *match.Matcher // one of them
+	set      uint32         // number of the set of classes
+	plan     uint64         // the last plan that brought it up to date
+	supplies int            // length of a row
+	since    uint64         // number of the next change of the topology
+	known    []bool         // by domain: it is counted
 	n        [2][]int32
 	epoch    uint64  // grows when log starts again
 	log      []int32 // domains that changed, in order
@@ -182,14 +194,18 @@ const logMax = 1 << 16
 
 // countsOf returns the counts of a matcher, up to date.
 func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
-	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.m == m })
+	if v := ts.w.Inventory.ClassVersion(); t.classes != v {
+		t.classes = v
+		t.forget()
+	}
+	set := ts.cat.SetOf(m)
+	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.set == set })
 	if at < 0 {
 		if len(t.counts) == countsMax {
-			t.counts = t.counts[:0]
-			clear(t.kinds)
+			t.forget()
 		}
 		ts.notify() // the counts begun below include what was taken before
-		t.counts = append(t.counts, &domainCounts{m: m})
+		t.counts = append(t.counts, &domainCounts{m: m, set: set, supplies: ts.cat.Supplies(), epoch: 1, sums: map[string]*domainSums{}})
 		at = len(t.counts) - 1
 	}
 	c := t.counts[at]
@@ -200,14 +216,10 @@ func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
 	return c
 }
 
-// countsMax bounds how many matchers of gangs are remembered per key; then all are counted again.
+// countsMax bounds how many sets of classes are remembered per key; then all are counted again.
 const countsMax = 64
 
 func (c *domainCounts) sync(ts *topologies, t *topState) {
-	if v := ts.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
-		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: ts.cat.Supplies(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
-		maps.DeleteFunc(t.kinds, func(_ string, g *gangKind) bool { return g.s.c == c })
-	}
 	if len(c.log) > 4*len(t.Top.Domains) {
 		c.log, c.epoch = c.log[:0], c.epoch+1
 	}

@@ -21,6 +21,27 @@ func manyGangs(w *engine.World, n int, amounts ...resource.Quantity) {
 	w.Demand.Replace("red", rows, nil, 1)
 }
 
+// ENG-21.9: gangs that match the same classes share what is counted of the domains, whatever each of them excludes: one cluster can state as many
+// requirements as rows.
+func TestGangsThatMatchTheSameShareCounts(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		machine m1 cpu=4 label.rack=r1 speculative
+		machine m2 cpu=4 label.rack=r2 speculative`)
+	manyGangs(s.w, 200, resource.Quantity{Name: "cpu", Milli: 64_000})
+	for _, cpu := range []int64{64_000, 3_000} { // too small for any machine, and then some
+		manyGangs(s.w, 200, resource.Quantity{Name: "cpu", Milli: cpu})
+		pl := planner.NewPlanner()
+		r := pl.Plan(engine.Input{World: s.w})
+		if sets, kinds := pl.Counted(); sets > 1 || kinds > 1 {
+			t.Errorf("%d gangs of %d of cpu count domains for %d sets of classes and %d kinds", len(r.Blocks[0].Needs), cpu, sets, kinds)
+		}
+		if want := map[int64]int{64_000: 200, 3_000: 198}[cpu]; len(r.Short) != want {
+			t.Errorf("%d gangs of %d of cpu are short, want %d", len(r.Short), cpu, want)
+		}
+	}
+}
+
 // ENG-21.9: where nothing is free, gangs look at no domain.
 func TestGangsLookAtNoDomainWhereNothingIsFree(t *testing.T) {
 	s := newScript()

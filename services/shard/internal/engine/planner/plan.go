@@ -84,6 +84,7 @@ func (p *planning) follow(in engine.Input) (fresh bool) {
 	p.policy, p.now = in.Policy.OrDefault(), p.w.Inventory.Now()
 	if fresh = p.cat.Begin(p.w); fresh { // matchers and frames are other ones now
 		p.clusters.forget()
+		p.tops.forget()
 		p.pending.list = nil
 	}
 	if v := p.w.Inventory.OrderVersion(); p.orders != v {
