@@ -22,6 +22,8 @@ type spreading struct {
 	grows []bool // by value: a machine is free for the Need
 	zones []zone
 	picks []spreadPick
+	rest  []int64 // scratch
+	list  []cover.Machine
 }
 
 // zone is a value under which a pool has a machine for the Need.
@@ -191,15 +193,16 @@ func (s *spreading) ask(cl *clusterState, w *needState, t *topState, k inventory
 
 // pickIn picks machines of a domain up to its target.
 func (s *spreading) pickIn(cl *clusterState, w *needState, t *topState, k inventory.Pool, z *zone) {
-	rest := make([]int64, cl.dimensions())
-	for j, u := range cl.unit(w) {
-		rest[j] = u * (z.target - s.Units[z.at])
+	s.rest = s.rest[:0]
+	for _, u := range cl.unit(w) {
+		s.rest = append(s.rest, u*(z.target-s.Units[z.at]))
 	}
-	s.ask(cl, w, t, k, z, rest)
+	s.ask(cl, w, t, k, z, s.rest)
 	c := s.cover
 	c.Run()
 	for _, p := range c.Picks {
-		for _, m := range c.Listed(nil, p.Group, p.N) {
+		s.list = c.Listed(s.list[:0], p.Group, p.N)
+		for _, m := range s.list {
 			s.picks = append(s.picks, spreadPick{m, z.at, cl.unitsIn(w, cl.amount(w, m.Class)), c.CostOf(p), s.w.Inventory.Row(m.Index).Order})
 		}
 	}

@@ -220,21 +220,10 @@ func (cl *clusterState) walkOrder(list []int32, keys []walkKey) []walkKey {
 		keys = append(keys, walkKey{l.state != inventory.Configured, l.rank, l.price, l.recl, l.order, uint32(at)})
 		sorted = sorted && (i == 0 || keys[i-1].before(&keys[i]))
 	}
-	switch {
-	case sorted:
+	if sorted {
 		return keys
-	case len(keys) > 40:
-		slices.SortFunc(keys, func(a, b walkKey) int { return sign(a.before(&b)) })
-	default:
-		for i := 1; i < len(keys); i++ {
-			x := keys[i]
-			j := i
-			for ; j > 0 && x.before(&keys[j-1]); j-- {
-				keys[j] = keys[j-1]
-			}
-			keys[j] = x
-		}
 	}
+	slices.SortFunc(keys, func(a, b walkKey) int { return sign(a.before(&b)) })
 	for i := range keys {
 		list[i] = int32(keys[i].at)
 	}
@@ -323,15 +312,16 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 		}
 	}
 	if col == nil {
-		cl.columns = append(cl.columns, column{key: key})
-		col = &cl.columns[len(cl.columns)-1]
+		n := len(cl.columns)
+		cl.columns = slices.Grow(cl.columns, 1)[:n+1] // with the room of one that was dropped
+		col = &cl.columns[n]
+		col.key, col.values = key, slices.Grow(col.values[:0], len(cl.machines))
 	}
 	if len(col.values) == len(cl.machines) {
 		return col.values
 	}
 	top := inv.TopologyOf(key)
 	byClass := top != nil && top.ByClass() // a class is read more often than its machines
-	col.values = slices.Grow(col.values, len(cl.machines)-len(col.values))
 	for i := len(col.values); i < len(cl.machines); i++ {
 		l := &cl.machines[i]
 		if byClass {

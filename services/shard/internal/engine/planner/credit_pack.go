@@ -23,6 +23,9 @@ type scratch struct {
 	even    match.Rooms // of a layout
 	frames  match.LastProjection
 	fold    folder
+	claims  []engine.Claim // of the block at work, and the two below
+	shares  []engine.Share
+	domains []string
 
 	question question // the last one, and its number
 	number   uint32

@@ -96,18 +96,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 
 // sortOffers puts offers into the order in which they are taken (ENG-11.6).
 func (sh *sharing) sortOffers(list []offer) {
-	if len(list) > 60 {
-		slices.SortFunc(list, func(a, b offer) int { return sign(sh.offersMore(&a, &b)) })
-		return
-	}
-	for i := 1; i < len(list); i++ {
-		x := list[i]
-		j := i
-		for ; j > 0 && sh.offersMore(&x, &list[j-1]); j-- {
-			list[j] = list[j-1]
-		}
-		list[j] = x
-	}
+	slices.SortFunc(list, func(a, b offer) int { return sign(sh.offersMore(&a, &b)) })
 }
 
 func (sh *sharing) offersMore(a, b *offer) bool {

@@ -21,6 +21,7 @@ type settling struct {
 	actions    *actionList
 	preemption *preemption
 
+	unclaimed []int32                   // scratch
 	drainedAt map[inventory.Index]int32 // positions in preemption.drained, made on first use
 }
 
@@ -148,14 +149,15 @@ func (st *settling) reclaims() {
 		list []int32
 	}
 	var queues []queue
-	inv := st.w.Inventory
+	inv, all := st.w.Inventory, st.unclaimed[:0]
 	for _, cl := range st.clusters.withExcess() {
-		var list []int32
+		from := len(all)
 		for at := range cl.machines[:cl.members] {
 			if l := &cl.machines[at]; l.state == inventory.Configured && l.claim < 0 && l.bits&lPreempt == 0 && !inv.Row(l.idx).Foreign() {
-				list = append(list, int32(at))
+				all = append(all, int32(at))
 			}
 		}
+		list := all[from:]
 		if len(list) == 0 {
 			continue
 		}
@@ -168,6 +170,7 @@ func (st *settling) reclaims() {
 		})
 		queues = append(queues, queue{cl, list})
 	}
+	st.unclaimed, st.res.Drains = all, slices.Grow(st.res.Drains, len(all))
 	for round := 0; len(queues) > 0; round++ {
 		for _, q := range queues {
 			st.reclaim(q.cl, q.list[round])

@@ -101,7 +101,7 @@ func (pub *publisher) judgeAll() {
 	}
 	aside := pub.w.Inventory.Held().Len() == 0
 	pub.workers.each(pub.ready, func(cl *clusterState, x *scratch) {
-		cl.block = pub.verdicts.block(cl)
+		cl.block = pub.verdicts.block(cl, pub.before(cl), x)
 		cl.listed = false
 		pub.giveReasons(cl, x, func(w *needState) bool { return aside && w.bits&wSpread == 0 })
 	})
@@ -130,10 +130,18 @@ func (pub *publisher) giveReasons(cl *clusterState, x *scratch, of func(w *needS
 	}
 }
 
+// before returns the block of a cluster in the plan before, or nil.
+func (pub *publisher) before(cl *clusterState) *engine.Block {
+	if pub.blocks == nil {
+		return nil
+	}
+	return pub.blocks[cl.at]
+}
+
 // blockOf makes the block of a cluster if it has none.
 func (pub *publisher) blockOf(cl *clusterState) {
 	if cl.block == nil {
-		cl.block = pub.verdicts.block(cl)
+		cl.block = pub.verdicts.block(cl, pub.before(cl), pub.x)
 		pub.giveReasons(cl, pub.x, func(*needState) bool { return true })
 	}
 }

@@ -15,37 +15,20 @@ import (
 type verdicts struct{ *plan }
 
 // block writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1), but for the reasons of those
-// that are short. It touches nothing but the cluster.
-func (vs *verdicts) block(cl *clusterState) *engine.Block {
+// that are short. It touches nothing but the cluster. Lists that are those of the block before, if there was one, are shared with it.
+func (vs *verdicts) block(cl *clusterState, before *engine.Block, x *scratch) *engine.Block {
 	b := &engine.Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]engine.Verdict, len(cl.d.Needs)), Excluded: cl.excluded, Protected: cl.protected,
 		Folded: cl.folds}
-	n, shares, missing, domains := 0, 0, 0, 0
+	missing := 0
 	for i := range cl.needs {
-		w := &cl.needs[i]
-		if cl.short(w) {
+		if w := &cl.needs[i]; cl.short(w) {
 			missing += max(1, len(cl.membersOf(w)))
 		}
-		if w.inDomain() {
-			domains++
-		}
-		n += len(cl.promisedTo(w))
-		for at := w.claims; at >= 0; at = cl.machines[at].next {
-			n++
-		}
-		for s := w.received; s >= 0; s = cl.shares[s].nextTo {
-			shares++
-		}
-	}
-	b.Claims = make([]engine.Claim, 0, n)
-	if shares > 0 {
-		b.Shares = make([]engine.Share, 0, shares)
 	}
 	if missing > 0 {
 		b.Missing = make([]engine.Missing, 0, missing)
 	}
-	if domains > 0 {
-		b.Domains = make([]string, 0, domains)
-	}
+	b.Claims, b.Shares, b.Domains = x.claims[:0], x.shares[:0], x.domains[:0]
 	for i := range cl.needs {
 		w := &cl.needs[i]
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
@@ -72,7 +55,20 @@ func (vs *verdicts) block(cl *clusterState) *engine.Block {
 		}
 	}
 	sortMissing(b)
+	x.claims, x.shares, x.domains = b.Claims, b.Shares, b.Domains
+	if before == nil {
+		before = &engine.Block{}
+	}
+	b.Claims, b.Shares, b.Domains = sameOr(before.Claims, b.Claims), sameOr(before.Shares, b.Shares), sameOr(before.Domains, b.Domains)
 	return b
+}
+
+// sameOr returns a list that is equal to scratch: the one before, or a new one.
+func sameOr[T comparable](before, now []T) []T {
+	if slices.Equal(before, now) {
+		return before
+	}
+	return append([]T(nil), now...)
 }
 
 // inDomain reports whether a row of demand has chosen a domain.
