@@ -42,6 +42,7 @@ type rowHeadroom struct {
 
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
+	base  int64 // what it asked for when it last grew; 0 is not known
 	times int32 // growths since one helped or the row asked for more than ever
 }
 
@@ -67,9 +68,9 @@ func inUse(w *engine.World, b *engine.Block, row int32) (is bool) {
 	return is
 }
 
-// of is the headroom of a row that asks for so many units.
+// of is the headroom of a row that asks for so many units. Of one that asks for less than when it grew it is what it was then.
 func (x rowHeadroom) of(asked int64) rowHeadroom {
-	x.units = max(x.pods, x.total-asked)
+	x.units = max(x.pods, x.total-max(asked, x.base))
 	return x
 }
 
@@ -143,7 +144,7 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			}
 			counted := unitsCounted(w, b, int32(i))
 			r.pods, r.total, r.own = r.pods+more, counted+more, max(0, counted-unitsShared(b, int32(i)))+more
-			r.grown, r.asked, r.times = now, max(r.asked, asked), r.times+1
+			r.grown, r.asked, r.base, r.times = now, max(r.asked, asked), asked, r.times+1
 			x.rows[k], grew = r.of(asked), true
 		}
 	}
@@ -299,12 +300,13 @@ type HeadroomEntry struct {
 	Asked int64         `n:"6"`
 	Times int32         `n:"7"`
 	Own   int64         `n:"9"`
+	Base  int64         `n:"10"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
-	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own}
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own, Base: x.base}
 }
 
 func (x HeadroomEntry) headroom() rowHeadroom {
-	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own}
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own, base: x.Base}
 }

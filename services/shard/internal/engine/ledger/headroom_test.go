@@ -34,3 +34,17 @@ func TestRoomAgain(t *testing.T) {
 		}
 	}
 }
+
+// ENG-11.17: a row that asks for less than when its room grew keeps no more units beyond that than it had then; if it grows again, it has what it lacks now.
+func TestRoomOfARowThatShrinks(t *testing.T) {
+	x := rowHeadroom{pods: 5, total: 215, asked: 200, base: 200}
+	for asked, want := range map[int64]int64{200: 15, 208: 7, 230: 5, 20: 15} {
+		if got := x.of(asked).units; got != want {
+			t.Errorf("asks for %d: %d units of room, want %d", asked, got, want)
+		}
+	}
+	x.pods, x.total, x.base = 8, 43, 20
+	if got := x.of(20).units; got != 23 {
+		t.Errorf("grown at 20: %d units of room, want 23", got)
+	}
+}
