@@ -21,6 +21,7 @@ type KeptRow struct {
 	Total int64         `n:"5"` // units that it shall have in all
 	Asked int64         `n:"6"` // the most that it asked for when headroom grew
 	Own   int64         `n:"7"` // units that its own machines shall hold
+	Base  int64         `n:"8"` // what it asked for when headroom last grew; 0 is not known
 }
 
 func (r *KeptRow) size() int64 { return r.Units + r.Pods }
@@ -46,7 +47,7 @@ func (s *Sharing) Kept(cluster string) (rows []KeptRow) {
 	}
 	for k, x := range e.headroom.rows {
 		r := row(k)
-		r.Pods, r.Total, r.Asked, r.Own = x.pods, x.total, x.asked, x.own
+		r.Pods, r.Total, r.Asked, r.Own, r.Base = x.pods, x.total, x.asked, x.own, x.base
 	}
 	if len(rows) > KeptRowsMax {
 		slices.SortFunc(rows, func(a, b KeptRow) int { return cmp.Or(cmp.Compare(b.size(), a.size()), compareRowKeys(a.Row, b.Row)) })
@@ -77,7 +78,7 @@ func (e *sharingEntry) adopt(now int64) {
 			if e.headroom.rows == nil {
 				e.headroom.rows = map[demand.RowKey]rowHeadroom{}
 			}
-			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, asked: r.Asked, own: max(0, r.Own), grown: now, times: 1}
+			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, asked: r.Asked, own: max(0, r.Own), base: max(0, r.Base), grown: now, times: 1}
 			e.headroom.grown = []int64{now}
 		}
 	}
