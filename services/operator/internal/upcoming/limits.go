@@ -13,6 +13,7 @@ const (
 	slow               = 50 * time.Millisecond // of an API server that has more to do than it can
 	settle             = 3 * time.Second       // how long a change of the Node alone waits for a change of the phase
 	failedKept         = time.Hour             // Failed objects of machines that are gone
+	removedKept        = 10 * time.Minute      // that the cache may be late
 	failedKeptUnheard  = 24 * time.Hour        // the same when the shard never ended a replay (OP-12.10)
 	sweepEvery         = time.Minute
 	joinTimeoutDefault = 10 * time.Minute // Configured without a Ready Node (OP-11.3)

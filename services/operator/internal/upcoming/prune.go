@@ -1,7 +1,10 @@
 package upcoming
 
 import (
+	"maps"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
@@ -55,6 +58,7 @@ func (w *Writer) adoptAll() {
 // sweep deletes failures that were shown long enough, and looks for nodes that never joined.
 func (w *Writer) sweep(now time.Time) {
 	w.mu.Lock()
+	maps.DeleteFunc(w.removed, func(_ types.UID, at time.Time) bool { return now.Sub(at) > removedKept })
 	w.adoptAll()
 	again := w.prune(now)
 	var overdue []string

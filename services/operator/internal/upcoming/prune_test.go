@@ -90,3 +90,27 @@ func TestPruneWithoutAReplay(t *testing.T) {
 		}
 	})
 }
+
+// OP-12.10: the cache hears of an object's last change and of its end after it was deleted here. It is not taken for one of an earlier process
+// meanwhile, and not written again.
+func TestADeletedObjectStaysDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, time.Millisecond)
+		b.Opened()
+		b.says(pb.MachineState_MACHINE_STATE_CONFIGURED, false, "m")
+		b.server.mu.Lock()
+		late := b.server.objects[Name("m")]
+		b.server.mu.Unlock()
+		b.says(pb.MachineState_MACHINE_STATE_CONFIGURED, true, "m")
+		if b.there("m") {
+			t.Fatal("the object of a released machine is there")
+		}
+		b.SetObject(&late)
+		time.Sleep(sweepEvery + time.Second)
+		b.DeleteObject(&late)
+		time.Sleep(time.Minute)
+		if b.there("m") {
+			t.Error("the object is there again")
+		}
+	})
+}

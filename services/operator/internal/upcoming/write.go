@@ -52,6 +52,10 @@ func (w *Writer) write(ctx context.Context, id string) error {
 func (w *Writer) wrote(e *entry, s stage, after *v1alpha1.UpcomingNode, err error, arrived time.Time, waiters []chan struct{}) (gone bool, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err == nil && s.gone && e.written != nil && e.written.UID != "" {
+		w.removed[e.written.UID] = time.Now()
+		delete(w.objects, Name(e.id))
+	}
 	if after == nil || newerThan(after, e.written) {
 		e.written = after
 	}

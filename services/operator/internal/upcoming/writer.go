@@ -47,6 +47,7 @@ type Writer struct {
 	mu       sync.Mutex
 	entries  map[string]*entry                 // by machine id
 	objects  map[string]*v1alpha1.UpcomingNode // as the cache has them, by object name
+	removed  map[types.UID]time.Time           // objects that were deleted here, until the cache has seen it
 	session  uint64
 	resynced uint64       // the last session whose replay was complete; 0: none ever
 	latest   atomic.Int64 // how long a write takes at present, nanoseconds
@@ -74,7 +75,7 @@ func New(c Config) (*Writer, error) {
 	c.Concurrency = cmp.Or(max(c.Concurrency, 0), concurrencyDefault)
 	c.JoinTimeout = cmp.Or(c.JoinTimeout, joinTimeoutDefault)
 	return &Writer{
-		Config: c, entries: map[string]*entry{}, objects: map[string]*v1alpha1.UpcomingNode{},
+		Config: c, entries: map[string]*entry{}, objects: map[string]*v1alpha1.UpcomingNode{}, removed: map[types.UID]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax)),
 	}, nil
 }
@@ -231,6 +232,9 @@ func (w *Writer) Touch(ids []string) {
 func (w *Writer) SetObject(o *v1alpha1.UpcomingNode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, removed := w.removed[o.UID]; removed {
+		return // the cache has not seen its end yet; it would be taken for one of an earlier process, and written again once the cache has
+	}
 	w.objects[o.Name] = o
 	if e := w.entries[o.Spec.MachineID]; e != nil && Name(e.id) == o.Name && newerThan(o, e.written) {
 		e.written = o
@@ -241,6 +245,7 @@ func (w *Writer) SetObject(o *v1alpha1.UpcomingNode) {
 func (w *Writer) DeleteObject(o *v1alpha1.UpcomingNode) {
 	w.mu.Lock()
 	delete(w.objects, o.Name)
+	delete(w.removed, o.UID)
 	e := w.entries[o.Spec.MachineID]
 	again := e != nil && !e.stage.gone && e.written != nil && !newerThan(e.written, o)
 	if again {

@@ -42,6 +42,7 @@ func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writes++
+	u.UID = types.UID(strconv.Itoa(s.writes))
 	u.Status.Phase, u.ResourceVersion = v1alpha1.NodeProvisioning, strconv.Itoa(s.writes) // the schema's default
 	s.objects[u.Name] = *u.DeepCopy()
 	return nil
