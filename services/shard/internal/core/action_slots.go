@@ -1,8 +1,6 @@
 package core
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -66,19 +64,33 @@ func (c *dispatcher) mayActUnread(k Kind, cl *cluster, need *demand.Need, pass *
 		return blockedUnread
 	case k != KindBootstrap && k != KindProvision:
 		return notBlocked
-	case !cl.waitsUnplaced(need.RowID), c.tries(pass, cl.Name, need.Form.Fingerprint), c.joins(cl, need.Form.Fingerprint):
+	case !cl.waitsUnplaced(need.RowID), c.tries(pass, cl.Name, need.Form.Fingerprint), c.joins(pass, cl, need.Form.Fingerprint):
 		return blockedUnread
 	}
 	return notBlocked
 }
 
-// joins reports whether a machine was configured for a need whose Node is not ready yet, in a cluster that reports Nodes.
-func (c *dispatcher) joins(cl *cluster, fingerprint string) bool {
-	inv := c.world.Inventory
-	return cl.Reporting && slices.ContainsFunc(c.machines.machinesOf(cl), func(i inventory.Index) bool {
-		by, known := inv.Attribution(i)
-		return known && by.Fingerprint == fingerprint && inv.State(i) == inventory.Configured && !inv.Readiness(i).WasReady()
-	})
+// joins reports whether a machine was configured for a need whose Node is not ready yet, in a cluster that reports Nodes. Many decisions of a pass
+// ask, so a cluster's machines are looked at once.
+func (c *dispatcher) joins(pass *dispatchPass, cl *cluster, fingerprint string) bool {
+	if !cl.Reporting {
+		return false
+	}
+	joining, listed := pass.joining[cl.Name]
+	if !listed {
+		inv := c.world.Inventory
+		joining = map[string]bool{}
+		for _, i := range c.machines.machinesOf(cl) {
+			if by, known := inv.Attribution(i); known && inv.State(i) == inventory.Configured && !inv.Readiness(i).WasReady() {
+				joining[by.Fingerprint] = true
+			}
+		}
+		if pass.joining == nil {
+			pass.joining = map[string]map[string]bool{}
+		}
+		pass.joining[cl.Name] = joining
+	}
+	return joining[fingerprint]
 }
 
 // began counts what the pass has started.

@@ -54,10 +54,11 @@ func (h blockedReason) String() string {
 
 // dispatchPass remembers, within one pass, what was counted.
 type dispatchPass struct {
-	busy   map[string]int64   // pulls and Configures by cluster; counted when first asked for
-	trying map[[2]string]bool // clusters and fingerprints that a machine is bought or configured for; listed when first asked for
-	capped int64
-	wakeAt int64
+	busy    map[string]int64           // pulls and Configures by cluster; counted when first asked for
+	trying  map[[2]string]bool         // clusters and fingerprints that a machine is bought or configured for; listed when first asked for
+	joining map[string]map[string]bool // by cluster, the fingerprints whose machines have no ready Node yet; listed when first asked for
+	capped  int64
+	wakeAt  int64
 }
 
 func (p *dispatchPass) wake(at int64) {
