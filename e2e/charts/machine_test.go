@@ -14,9 +14,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // machine runs Pods of a rendered chart as processes: each name and port of the cluster is a port of this machine.

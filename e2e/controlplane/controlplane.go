@@ -34,8 +34,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane/build"
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // DefaultName is the name of a control plane whose Config has none.

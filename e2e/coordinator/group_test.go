@@ -19,8 +19,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 const program = "services/coordinator/cmd/bigfleet-coordinator"

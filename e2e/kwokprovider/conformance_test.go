@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
 )
 
@@ -26,23 +26,13 @@ type program struct {
 	cmd                        *exec.Cmd
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	p, err := loopback.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Release)
-	return p.Addr()
-}
-
 func startProgram(t *testing.T, config string, args ...string) *program {
 	t.Helper()
 	binary, err := proc.Build(t.Context(), "services/providers/kwok/cmd/bigfleet-provider-kwok")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{binary: binary, dir: t.TempDir(), addr: freeAddr(t), control: freeAddr(t), args: args}
+	p := &program{binary: binary, dir: t.TempDir(), addr: loopback.Addr(t), control: loopback.Addr(t), args: args}
 	if err := os.WriteFile(filepath.Join(p.dir, "config.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +100,7 @@ func TestConformanceOnAControlPlane(t *testing.T) {
 
 // PROV-24.5, 29.14: with its simulated cloud, kwok passes fault too.
 func TestConformanceOnTheFake(t *testing.T) {
-	control := freeAddr(t)
+	control := loopback.Addr(t)
 	p := startProgram(t, quick+"timeouts: {create: 2s, configure: 2s, delete: 2s, drain_extra: 2s}\n", "--use-fake-backend", "--control-addr", control)
 	conformance.Run(t, conformance.Target{
 		Addr: p.addr, Settle: 30 * time.Second, Watch: 500 * time.Millisecond,

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/monitoring"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // boards are the dashboards of everything but providers, and the variables that Grafana fills in.

@@ -16,12 +16,12 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/monitoring"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // live is a provider as a program, most often the simulated cloud, which serves the metrics of every provider.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/cache"
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

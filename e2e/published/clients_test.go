@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // WIRE-4.1, WIRE-13.1: each client of docs/clients.md is made from what the release publishes and talks to the simulated cloud.
@@ -91,7 +91,7 @@ func (r release) shell(t *testing.T, commands string) (said string) {
 	t.Helper()
 	commands = strings.ReplaceAll(commands, "BIGFLEET_VERSION=v0.2.0", "BIGFLEET_VERSION="+r.version)
 	for _, port := range []string{"9000", "9001", "9090"} {
-		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, free(t))
+		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, loopback.Addr(t))
 	}
 	buf := filepath.Join(checkout(t), ".bin")
 	run(t, checkout(t), nil, filepath.Join("tools", "install.sh"), "api")
@@ -154,14 +154,4 @@ func (r release) npmrc(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, dir, "npmrc", string(usual)+"\n@bigfleet:registry="+server.URL+"/\n")
 	return filepath.Join(dir, "npmrc")
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	p, err := loopback.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Release)
-	return p.Addr()
 }

@@ -27,8 +27,8 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/e2e/charts"
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // certManager are the kinds of cert-manager that a section of docs/production.md writes.

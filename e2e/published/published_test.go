@@ -15,6 +15,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // consumer uses every module that people import.
@@ -108,7 +109,7 @@ func startAcme(t *testing.T, acme string, env []string, work string, buy bool) s
 	t.Helper()
 	binary := filepath.Join(work, "provider")
 	run(t, acme, env, "go", "build", "-o", binary, ".")
-	addr, ops := free(t), free(t)
+	addr, ops := loopback.Addr(t), loopback.Addr(t)
 	p := proc.StartT(t, proc.Config{Name: "acme", Path: binary, Dir: acme, LogFile: filepath.Join(work, "log"), Args: []string{"--use-fake-backend", "--config", "config.yaml", "--data-dir", filepath.Join(work, "state"),
 		"--addr", addr, "--metrics-addr", ops}, Ready: proc.HTTP("http://"+ops+"/readyz", nil)})
 	client := bigfleetv1alpha1connect.NewCapacityProviderClient(http.DefaultClient, "http://"+addr)

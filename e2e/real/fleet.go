@@ -17,11 +17,11 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane/build"
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // Config describes a fleet.

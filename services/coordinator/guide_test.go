@@ -3,9 +3,6 @@ package coordinator_test
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/archive"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
@@ -32,7 +30,7 @@ func TestGuide(t *testing.T) {
 	dir := t.TempDir()
 	replace := []string{"./coord-data", filepath.Join(dir, "data"), "./exports", filepath.Join(dir, "exports"), "5m", "100ms"}
 	for _, port := range []string{"127.0.0.1:7790", "127.0.0.1:7791", "127.0.0.1:8790"} {
-		replace = append(replace, port, free(t))
+		replace = append(replace, port, loopback.Addr(t))
 	}
 	stop := func() {}
 	defer func() { stop() }()
@@ -92,18 +90,4 @@ func TestFlags(t *testing.T) {
 			t.Errorf("nothing about %s in: %v", want, err)
 		}
 	}
-}
-
-// free is an address whose port lies below those that connections get by themselves: no other test's takes it before its program does.
-func free(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }

@@ -10,8 +10,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 )
 

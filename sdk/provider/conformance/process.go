@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // Process is a provider program in a process of its own, for tests that end it and start it again: profile durable. It
@@ -28,6 +29,7 @@ type Process struct {
 	Wait time.Duration
 
 	addr, control string
+	ports         []*loopback.Port // no other test takes them while the program is away
 	cmd           *exec.Cmd
 }
 
@@ -37,7 +39,12 @@ func (p *Process) StartT(t testing.TB) {
 	if p.Dir == "" {
 		p.Dir = t.TempDir()
 	}
-	t.Cleanup(func() { _ = p.Kill(context.Background()) })
+	t.Cleanup(func() {
+		_ = p.Kill(context.Background())
+		for _, port := range p.ports {
+			port.Release()
+		}
+	})
 	if _, err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +56,11 @@ func (p *Process) Start(ctx context.Context) (addr string, err error) {
 		if *a != "" {
 			continue
 		}
-		if *a, err = freeAddr(ctx); err != nil {
+		port, err := loopback.Reserve()
+		if err != nil {
 			return "", err
 		}
+		*a, p.ports = port.Addr(), append(p.ports, port)
 	}
 	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -132,15 +141,6 @@ func (p *Process) Target(profiles ...Profile) Target {
 		t.Hooks.Faults, t.Hooks.LoseStore = SubstrateControl(p.ControlAddr, nil), p.LoseStore
 	}
 	return t
-}
-
-func freeAddr(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // answers says whether the provider at addr answers List: then its inventory is known.

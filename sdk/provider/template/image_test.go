@@ -3,7 +3,6 @@ package template_test
 import (
 	"debug/elf"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/template"
 )
 
@@ -215,7 +215,7 @@ func runInImage(t *testing.T, root, module string) {
 	if err := os.Chown(volume, unprivileged, unprivileged); err != nil {
 		t.Fatal(err)
 	}
-	addr := free(t)
+	addr := loopback.Addr(t)
 	cmd := exec.CommandContext(t.Context(), "/bigfleet-provider", "--config=/etc/bigfleet/config.yaml", "--use-fake-backend", "--addr=127.0.0.1:0",
 		"--metrics-addr="+addr, "--data-dir=/var/lib/bigfleet")
 	var out strings.Builder
@@ -241,14 +241,4 @@ func runInImage(t *testing.T, root, module string) {
 	if _, err := os.Stat(filepath.Join(volume, "provider.db")); err != nil {
 		t.Error("no state on the volume:", err)
 	}
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -3,8 +3,6 @@ package hosts
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +16,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/services/providers/hosts/agent"
 
 	"connectrpc.com/connect"
@@ -52,7 +51,7 @@ func newWarden(t *testing.T) *warden {
 	w.machine = agent.NewPretended(w.dir)
 	s := httptest.NewServer(w)
 	w.url = s.URL
-	w.rpc, w.agents = freeAddr(t), freeAddr(t)
+	w.rpc, w.agents = loopback.Addr(t), loopback.Addr(t)
 	for name, text := range map[string]string{
 		"inventory.yaml": fmt.Sprintf("defaults: {type: rack.64x, zone: z1, resources: {cpu: \"64\"}}\nhosts:\n- {name: one, power: {redfish: %q}}\n", w.url+"/redfish/one"),
 		"config.yaml":    fmt.Sprintf("inventory: %s\nrecovery: resume\nreconcile_interval: 100ms\nretention: {failed: 100ms, lost: 1h, stockout: 1h}\n", filepath.Join(w.dir, "inventory.yaml")),
@@ -83,20 +82,6 @@ func newWarden(t *testing.T) *warden {
 		w.begin(name)
 	}
 	return w
-}
-
-// freeAddr is a loopback address below the ports that connections get by themselves: none takes it while a killed program is away.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // begin starts a program; the lock is held.

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/up"
 )
@@ -41,16 +42,6 @@ func start(t *testing.T, c up.Config) (*up.World, *bytes.Buffer) {
 		}
 	})
 	return w, &out
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // running counts Pods that run, by cluster.
@@ -123,7 +114,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	_, err = up.New(t.Context(), up.Config{ShardListen: l.Addr().String(), ProviderListen: free(t), ControlListen: free(t), CoordinatorListen: free(t), RaftBind: free(t), Clusters: 1})
+	_, err = up.New(t.Context(), up.Config{ShardListen: l.Addr().String(), ProviderListen: loopback.Addr(t), ControlListen: loopback.Addr(t), CoordinatorListen: loopback.Addr(t), RaftBind: loopback.Addr(t), Clusters: 1})
 	if err == nil || !strings.Contains(err.Error(), "--shard-listen chooses another address") {
 		t.Errorf("a taken port: %v", err)
 	}

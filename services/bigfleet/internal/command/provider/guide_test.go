@@ -1,9 +1,6 @@
 package provider_test
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // page reads a page of docs and returns the commands of its blocks by heading of the second level, "" before the first, and
@@ -52,7 +51,7 @@ func root(t *testing.T) string {
 func shell(t *testing.T, commands string) (said string) {
 	t.Helper()
 	for _, port := range []string{"9000", "9001", "9090"} {
-		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, free(t))
+		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, loopback.Addr(t))
 	}
 	bin := filepath.Join(t.TempDir(), "bin")
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euxo pipefail\n"+commands)
@@ -76,20 +75,6 @@ func shell(t *testing.T, commands string) (said string) {
 		t.Fatalf("%v %v\n%s", err, readErr, out)
 	}
 	return string(out)
-}
-
-// free is an address whose port lies below those that connections get by themselves: no other test's takes it before its program does.
-func free(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // The author's guide, every command from top to bottom in one shell.

@@ -4,7 +4,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/loopback"
 )
 
 // A port is one owner's until it is released, and its TCP side is free for a child to bind, again and again.

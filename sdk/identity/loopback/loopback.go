@@ -8,7 +8,7 @@
 // time and takes it back when that process dies. So there is no lock file to leak.
 //
 // It never listens for connections and never touches an interface other than loopback. Start at Reserve. Safe for
-// concurrent use by goroutines and by processes.
+// concurrent use by goroutines and by processes. Tests of all modules use it, and package conformance for the programs that it starts.
 package loopback
 
 import (
@@ -81,6 +81,21 @@ func claim(number int) *Port {
 	}
 	_ = probe.Close()
 	return &Port{number: number, claim: held}
+}
+
+// Addr reserves a port until a test ends and returns "127.0.0.1:<number>". t is a *testing.T.
+func Addr(t interface {
+	Helper()
+	Cleanup(f func())
+	Fatal(args ...any)
+}) string {
+	t.Helper()
+	p, err := Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Release)
+	return p.Addr()
 }
 
 // Number returns the port number.
