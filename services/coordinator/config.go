@@ -12,6 +12,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/peernet"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/server"
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
@@ -130,6 +131,11 @@ func (c *Config) check() error {
 	}
 	if _, err := c.peers(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.AuditLog != "" {
+		if err := server.CheckAuditFile(c.AuditLog); err != nil {
+			fail("--audit-log %s %w", c.AuditLog, err)
+		}
 	}
 	if c.JoinAddr != "" {
 		errs = append(errs, config.CheckDial("join-addr", c.JoinAddr))
