@@ -37,6 +37,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/nodereport"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/overhead"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/peers"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/session"
@@ -65,6 +66,7 @@ type parts struct {
 	events       *events.Writer
 	acks         *acknowledge.Acknowledger
 	demand       *publish.Publisher
+	peers        *peers.Index
 	needStatus   *needstatus.StatusReporter
 	upcoming     *upcoming.Writer
 	hints        *hint.Writer
@@ -245,6 +247,7 @@ func (p *parts) build(ctx context.Context) (err error) {
 	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound, func(old, now *pods.Pod) {
 		p.contents.SetPod(old, now)
 		p.demand.PodChanged(old, now)
+		p.peers.PodChanged(old, now)
 	})
 	p.outOfService = outofservice.New(outofservice.Config{Machines: p.machines, Pods: p.pods, NotReadyAfter: p.NodeNotReadyAfter, Changed: func(ids []string) {
 		p.upcoming.Touch(ids)
@@ -268,8 +271,9 @@ func (p *parts) buildDemand() (err error) {
 		return err
 	}
 	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
+	p.peers = peers.New(peers.Config{Pods: p.pods.All, Label: p.machines.Label, Changed: func() { p.demand.NearChanged() }})
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, Rooms: p.overhead.Rooms, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, Rooms: p.overhead.Rooms, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Peers: p.peers, Unbound: p.pods.Unbound, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
 		OnProblem: func(key aggregate.Key) { p.needStatus.Changed(key) }, OnKeys: p.reports.SetKeys,
 		Debounce: p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})
@@ -285,7 +289,7 @@ func (p *parts) buildDemand() (err error) {
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
-		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Missing: p.needStatus.Missing, Ready: p.machines.RowReady, Nodes: p.machines.Count, TakesPods: p.takesPods, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Missing: p.needStatus.Missing, Ready: p.machines.RowReady, Nodes: p.machines.Count, TakesPods: p.takesPods, Confined: p.demand.Confined, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
 		Send: func(r *pb.UnplacedPods) {
 			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
 				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})

@@ -35,7 +35,9 @@ type Aggregate struct {
 	narrowed  bool                           // some rows are left out of the roll-up
 	turned    []Key                          // see TakeTurned
 	scratch   scratch
-	limits    bool // the shard has FeatureLimits
+	limits    bool            // the shard has FeatureLimits
+	near      map[string]*row // rows whose Pods must be near others, by identity
+	nearMoved bool            // rows came to near or left it; see NearMoved
 }
 
 type member struct {
@@ -51,6 +53,7 @@ func New(n int) *Aggregate {
 		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*specVariant{}, colocated: map[variantKey]*specVariant{},
 		rows: map[string]*row{}, families: map[familyID]*family{}, byID: map[string]*row{},
 		waiting: make([]int32, 0, n), problems: map[int32]*Problem{}, suspended: map[Key]*specVariant{},
+		near: map[string]*row{},
 	}
 }
 
@@ -324,6 +327,11 @@ func (a *Aggregate) Rebuild(requests []*request.Request) (fresh *Aggregate, equa
 			fallback = a.members[slot].variant
 		}
 		fresh.set(r, fallback)
+	}
+	for id, r := range fresh.near {
+		if was := a.near[id]; was != nil {
+			r.placed, r.where, r.sent = was.placed, was.where, nil
+		}
 	}
 	return fresh, slices.EqualFunc(a.Needs(), fresh.Needs(), sameNeed)
 }

@@ -27,6 +27,10 @@ func (f *family) ownRows() int {
 // addRow adds a row that has its first member.
 func (a *Aggregate) addRow(r *row) {
 	a.rows[r.profile.id] = r
+	if r.profile.near != nil {
+		r.placed, r.where = false, nil
+		a.near[r.profile.id], a.nearMoved = r, true
+	}
 	if r.profile.family == (familyID{}) {
 		a.show(r)
 		return
@@ -45,6 +49,10 @@ func (a *Aggregate) addRow(r *row) {
 // removeRow removes a row whose last member left.
 func (a *Aggregate) removeRow(r *row) {
 	delete(a.rows, r.profile.id)
+	if r.profile.near != nil {
+		delete(a.near, r.profile.id)
+		a.nearMoved = true
+	}
 	if r.onWire {
 		a.hide(r)
 	}

@@ -39,11 +39,13 @@ type row struct {
 	totals     []*resourceTotals // sorted by name
 	members    []int32           // slots of the requests counted in it, in no order
 	sent       *pb.CapacityNeed
-	family     *family // that it is a size of; nil: none, or no members
-	overflowOf *family // set for the overflow row of a family
-	onWire     bool    // in the roll-up
-	truncated  bool    // some of its variants are excluded
-	left       leftOut // why it is not in the roll-up
+	family     *family  // that it is a size of; nil: none, or no members
+	overflowOf *family  // set for the overflow row of a family
+	onWire     bool     // in the roll-up
+	truncated  bool     // some of its variants are excluded
+	left       leftOut  // why it is not in the roll-up
+	placed     bool     // Place said where
+	where      []string // domains of profile.near that it is confined to; none: any
 
 	// Backing arrays. Where rows are many, most have one variant with few resources and need no further memory.
 	inline struct {
@@ -161,7 +163,7 @@ func (r *row) need(limits bool) *pb.CapacityNeed {
 	}
 	p := r.profile.need
 	r.sent = &pb.CapacityNeed{
-		Requirements: p.Requirements, Priority: p.Priority, Spread: p.Spread,
+		Requirements: r.requirements(), Priority: p.Priority, Spread: p.Spread,
 		InterruptionPenaltyBucket: p.InterruptionPenaltyBucket, ReclamationPenaltyBucket: p.ReclamationPenaltyBucket,
 		Group: p.Group, RowId: r.profile.id, Tolerations: p.Tolerations, TolerationsStated: p.TolerationsStated,
 		MaxPerHost: p.MaxPerHost, NeverPreempts: p.NeverPreempts, MinMembers: p.MinMembers, Preferences: p.Preferences,

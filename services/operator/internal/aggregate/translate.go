@@ -52,6 +52,7 @@ type profile struct {
 	family familyID         // what the rows of other shapes with these constraints have in common; zero: shapes do not count
 	size   size
 	peers  string // of a spread that counts some Pods only: part of the group
+	near   *Near  // nil: no term that says where
 }
 
 // familyID is the hash of constraints.
@@ -122,7 +123,9 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 		need.Group = spreadGroup(namespace, s.Spread) + preferenceGroup(need.Preferences)
 		return newShapeProfile(need, s.Resources, room), warning
 	}
-	return newProfile(need, room), warning
+	out := newProfile(need, room)
+	out.near = nearOf(namespace, s.CoLocation)
+	return out, warning
 }
 
 // join makes the row a gang: the group's name and the one requirement that all machines share a domain (OP-5.16).

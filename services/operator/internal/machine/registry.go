@@ -347,6 +347,15 @@ func (r *Registry) Node(name string) *corev1.Node {
 	return r.nodes[name]
 }
 
+// Label is a label of a Node; known is false while the Node is not.
+func (r *Registry) Label(node, key string) (value string, known bool) {
+	n := r.Node(node)
+	if n == nil {
+		return "", false
+	}
+	return n.Labels[key], true
+}
+
 // Nodes returns all Nodes, in no order.
 func (r *Registry) Nodes() []*corev1.Node {
 	r.mu.RLock()

@@ -13,6 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/peers"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	// Pod returns a Pod of the cluster, nil if it is not known; nil means that no demand is held.
 	Pod         func(uid types.UID) *pods.Pod
 	Order       func(uid types.UID) (born, ended uint64) // of changes of Pods; nil: not known
+	Peers       *peers.Index                             // where Pods run; nil: rows say nothing of it
+	Unbound     func() []*pods.Pod                       // Pods without a node; required with Peers
 	Hold        time.Duration                            // of the demand of deleted Pods beyond their grace; 0 means 3 min
 	Debounce    time.Duration                            // 0 means 250 ms
 	Heartbeat   time.Duration                            // 0 means 10 s
@@ -78,17 +81,18 @@ type Publisher struct {
 	unclear     map[aggregate.Key]unclear   // requests whose Pods are not known yet
 	over        map[aggregate.Key]types.UID // existing requests whose demand is already held or replaced
 	suspended   map[aggregate.Key]bool      // requests of Pods on nodes out of service
-	change      uint64                      // changes of demand so far, from 1
-	synced      bool                        // the cache was complete once
-	changed     time.Time                   // first change that was not sent; zero: none
-	link        Link                        // nil: no session
-	greeted     bool                        // the shard answered Hello, so its features are known
-	urgent      bool                        // send at once: a session opened
-	last        time.Time                   // last roll-up
-	rests       time.Time                   // earliest next roll-up after a large one
-	nextAllowed time.Time                   // earliest next roll-up without the burst: one per spacing on average
-	timestamp   int64                       // of the roll-up that was sent last
-	built       time.Time                   // last rebuild
+	near        near
+	change      uint64    // changes of demand so far, from 1
+	synced      bool      // the cache was complete once
+	changed     time.Time // first change that was not sent; zero: none
+	link        Link      // nil: no session
+	greeted     bool      // the shard answered Hello, so its features are known
+	urgent      bool      // send at once: a session opened
+	last        time.Time // last roll-up
+	rests       time.Time // earliest next roll-up after a large one
+	nextAllowed time.Time // earliest next roll-up without the burst: one per spacing on average
+	timestamp   int64     // of the roll-up that was sent last
+	built       time.Time // last rebuild
 	tracker     tracker
 	oversized   bool
 	unreported  *Outcome        // of a roll-up that was not sent; reported after unlocking
@@ -117,7 +121,8 @@ func New(c Config) (*Publisher, error) {
 		c.OnProblem = func(aggregate.Key) {}
 	}
 	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(), templates: newTemplates(),
-		unclear: map[aggregate.Key]unclear{}, over: map[aggregate.Key]types.UID{}, suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
+		unclear: map[aggregate.Key]unclear{}, over: map[aggregate.Key]types.UID{}, suspended: map[aggregate.Key]bool{}, change: 1,
+		near: near{rows: map[string]*confined{}, changed: make(chan struct{}, 1)}, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.

@@ -67,8 +67,10 @@ func (p *Publisher) step(now time.Time) time.Duration {
 	}
 	p.expireHolds(now)
 	next := p.countUnclear(now)
-	if at := p.countExtras(now); next.IsZero() || !at.IsZero() && at.Before(next) {
-		next = at
+	for _, at := range []time.Time{p.countExtras(now), p.confine(now)} {
+		if next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 	}
 	if p.due().After(now) {
 		return p.nextTurn(now, next)
@@ -118,6 +120,7 @@ func (p *Publisher) send(now time.Time) {
 	}
 	listed := time.Now()
 	out := p.suspend()
+	p.follow(now)
 	needs := p.build(now)
 	needs.OutOfService = out
 	p.turned = append(p.turned, p.demand.TakeTurned()...)

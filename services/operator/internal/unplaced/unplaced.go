@@ -55,6 +55,7 @@ type Config struct {
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
 	Nodes     func() int                                         // of the cluster, now
 	TakesPods func(node string) bool                             // a node is Ready and not cordoned
+	Confined  func(row string) bool                              // a row says in which domains its Pods may be
 	Send      func(*pb.UnplacedPods)                             // to a shard that wants it; nothing without one
 	Record    func(events.Event)                                 // an event for a Pod; it limits the rate
 	Heartbeat time.Duration
@@ -167,7 +168,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
 			continue
 		}
-		lacking, other := short(c.Message, q.Spec, p.Domains)
+		lacking, other := short(c.Message, q.Spec, p.Domains, w.Confined(id))
 		if !lacking && !missing {
 			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
@@ -265,8 +266,9 @@ var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
-// per host may lack a host. Otherwise other is a class that no machine solves, if there is one.
-func short(message string, s *request.Spec, domains bool) (lacking bool, other string) {
+// per host may lack a host. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
+// that no machine solves, if there is one.
+func short(message string, s *request.Spec, domains, confined bool) (lacking bool, other string) {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
 		return false, ""
@@ -286,7 +288,7 @@ func short(message string, s *request.Spec, domains bool) (lacking bool, other s
 		case strings.Contains(class, "volume node affinity conflict"), strings.Contains(class, "didn't match PersistentVolume's node affinity"),
 			strings.Contains(class, "had no available volume zone"), strings.Contains(class, "spread constraints (missing required label)"),
 			strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
-			strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
+			confined && strings.HasSuffix(class, "didn't match pod affinity rules"), strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
 			other = class // not a node for this Pod
 		default:
 			return false, class

@@ -39,7 +39,7 @@ func TestShort(t *testing.T) {
 		"running PreFilter plugin: rejected":                                                                                                false,
 		"":                                                                                                                                  false,
 	} {
-		if got, _ := short(message, &request.Spec{}, false); got != want {
+		if got, _ := short(message, &request.Spec{}, false, false); got != want {
 			t.Errorf("%q: %v, want %v", message, got, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestReport(t *testing.T) {
 	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
-		Pods: store, Counted: func(p *pods.Pod) bool { return p.Name != "unsent" }, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" && row != "missing" }, Missing: func(row string) bool { return row == "missing" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
+		Pods: store, Confined: never, Counted: func(p *pods.Pod) bool { return p.Name != "unsent" }, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" && row != "missing" }, Missing: func(row string) bool { return row == "missing" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
 		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
@@ -130,7 +130,7 @@ func TestPlacesThatComeFree(t *testing.T) {
 		}
 		store.Set(owned(pods.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "old", DeletionTimestamp: new(metav1.NewTime(now.Add(c.left)))},
 			Spec: corev1.PodSpec{NodeName: c.node}})))
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 1 },
+		w := Watcher{Config{Pods: store, Counted: all, Confined: never, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 1 },
 			Ready: func(string) (time.Time, bool) { return time.Time{}, true }, TakesPods: func(node string) bool { return node == "n1" },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := 0
@@ -160,7 +160,7 @@ func TestOwnersGetEvents(t *testing.T) {
 		notified := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
-			Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
+			Pods: store, Counted: all, Confined: never, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Record: func(n events.Event) {
@@ -198,7 +198,7 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 	} {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-c.age), c.message))
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Confined: never, Ahead: none, Satisfied: func(string) bool { return true }, Missing: never, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-c.ready), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		if got := len(w.Report(now).Rows); got != c.want {
@@ -235,15 +235,28 @@ func TestPodsLackAMachine(t *testing.T) {
 		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, true},
 		{"0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.", request.Spec{}, false},
 	} {
-		if got, _ := short(c.message, &c.spec, false); got != c.want {
+		if got, _ := short(c.message, &c.spec, false, false); got != c.want {
 			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)
 		}
 	}
 	// A Pod with a host port that keeps away from its peers' zone, too: no host in these zones has room.
-	byZone, _ := short(anti, &request.Spec{MaxPerHost: 1}, true)
-	byPort, _ := short(ports, &request.Spec{MaxPerHost: 1}, true)
+	byZone, _ := short(anti, &request.Spec{MaxPerHost: 1}, true, false)
+	byPort, _ := short(ports, &request.Spec{MaxPerHost: 1}, true, false)
 	if byZone || !byPort {
 		t.Error("a Pod that keeps away from zones lacks hosts by its ports alone")
+	}
+}
+
+// OP-11.5, OP-5.31: nodes outside the domains to which a row is confined are no nodes for its Pods, as those that its selectors exclude.
+func TestPodsLackAMachineInTheirDomain(t *testing.T) {
+	const away = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod affinity rules."
+	for confined, want := range map[bool]bool{true: true, false: false} {
+		if got, _ := short(away, &request.Spec{}, false, confined); got != want {
+			t.Errorf("confined %v: %v, want %v", confined, got, want)
+		}
+	}
+	if got, other := short("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.", &request.Spec{}, false, true); got || other == "" {
+		t.Error("a Pod whose domain has no node lacks nothing that another machine of its row would bring")
 	}
 }
 
@@ -270,7 +283,7 @@ func TestPodsThatNoMachineHelpsGetEvents(t *testing.T) {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-2*time.Second), message))
 		covered := true
-		w := Watcher{Config{Pods: store, Counted: all, Ahead: none, Satisfied: func(string) bool { return covered }, Missing: never, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Counted: all, Confined: never, Ahead: none, Satisfied: func(string) bool { return covered }, Missing: never, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		got := ""

@@ -35,7 +35,7 @@ func Fields() []Field {
 			"one term, or several that differ in the values of one key, is exact, with every operator; others are tried one after the other, with event CapacityReduced", "TestAlternativesTakeTurns"},
 		{"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate,
 			"decides between machines that cost the same, up to 8 terms by weight; not for members of a gang, and not by field or hostname", "TestPreferences"},
-		{required, Approximate, "the first term makes a gang; an event names further ones", "TestTheRest"},
+		{required, Approximate, "the first term makes a gang, and once Pods run that it selects, only machines in their domains count (not on kubernetes.io/hostname, nor by labels of namespaces); an event names further ones", "TestTheRest"},
 		{"affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
 		{anti, Approximate, "against the Pod's own peers: on kubernetes.io/hostname a limit of one Pod per host among Pods with equal constraints and requests, on another key a spread with one Pod in each domain; an event names every other case", "TestPerHost"},
 		{"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},

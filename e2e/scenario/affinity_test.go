@@ -1,0 +1,113 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
+)
+
+// OP-5.31: required Pod affinity over zones follows the Pods that run. The fleet's first choice of a zone is test-1a; what is to be near Pods in test-1b gets its
+// machines there, and a gang of which the first Pods found a place on the machines of others gets the rest beside them. No running Pod moves for it.
+func TestPodAffinityFollowsThePodsThatRun(t *testing.T) {
+	t.Parallel()
+	const east, west = "test-1a", "test-1b"
+	offering := `- {name: %s, instance_type: test.4x, zone: %s, capacity_type: spot, count: 8, price_per_hour: 0.08, interruption_probability: 0.01, resources: {cpu: "4", memory: 16Gi, pods: "110"}}` + "\n"
+	s := fixture.StartT(t, fixture.Config{
+		Offerings: "offerings:\n" + fmt.Sprintf(offering, "east", east) + fmt.Sprintf(offering, "west", west),
+		ShardArgs: []string{"--release-delay", "5s", "--release-delay-empty", "5s", "--release-unused-after", "10s", "--reclaim-cap-fraction", "0"},
+	})
+	red := s.Clusters[0]
+	if err := s.Settled(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	running := 0
+	add := func(name, cpu string, pods int, edit func(p *corev1.PodSpec)) {
+		t.Helper()
+		deploy(t, red, fixture.Workload{Name: name, Replicas: int32(pods), CPU: cpu, Memory: "64Mi", Edit: edit})
+		running += pods
+		until(t, s, red, "all Pods of "+name+" running", func(p fixture.Picture) bool { return p.PodsRunning == running && p.PodsPending == 0 })
+	}
+	in := func(zone string) func(p *corev1.PodSpec) {
+		return func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
+	}
+	near := func(app string) func(p *corev1.PodSpec) {
+		return func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}}}
+		}
+	}
+
+	// A gang that grows says where it runs. Its machine was bought before that.
+	add("own", "1", 4, near("own"))
+	before := podsOf(t, red)
+	scale(t, red, "own", 8)
+	running += 4
+	until(t, s, red, "own has grown", func(p fixture.Picture) bool {
+		return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady == 2
+	})
+	if got := zonesOf(t, red, "own"); got[east] != 8 {
+		t.Errorf("own runs in %v", got)
+	}
+
+	// The machine of db is full.
+	add("db", "2", 2, in(west))
+	add("web", "1", 3, near("db"))
+	if got := zonesOf(t, red, "web"); got[west] != 3 {
+		t.Errorf("web runs in %v", got)
+	}
+
+	// Two of ring run at once, on what others left in test-1b.
+	add("cache", "2", 1, in(west))
+	add("ring", "1", 7, near("ring"))
+	if got := zonesOf(t, red, "ring"); got[west] != 7 {
+		t.Errorf("ring runs in %v", got)
+	}
+
+	// What no Pod uses goes; until then, whatever was to be drained would have been.
+	time.Sleep(15 * time.Second)
+	until(t, s, red, "all Pods running still", func(p fixture.Picture) bool {
+		return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady == p.Nodes
+	})
+	after := podsOf(t, red)
+	maps.DeleteFunc(after, func(name, _ string) bool { return before[name] == "" })
+	if !maps.Equal(before, after) {
+		t.Errorf("running Pods moved:\n%v\n%v", before, after)
+	}
+}
+
+// zonesOf counts the Pods of an app by the zone in which they run.
+func zonesOf(t *testing.T, c *fixture.Cluster, app string) map[string]int {
+	t.Helper()
+	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zone := map[string]string{}
+	for _, n := range nodes.Items {
+		zone[n.Name] = n.Labels[corev1.LabelTopologyZone]
+	}
+	list, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, p := range list.Items {
+		out[zone[p.Spec.NodeName]]++
+	}
+	return out
+}
+
+// podsOf is every Pod with its node.
+func podsOf(t *testing.T, c *fixture.Cluster) map[string]string {
+	t.Helper()
+	out := identity(t, c)
+	maps.DeleteFunc(out, func(name, _ string) bool { return !strings.HasPrefix(name, "pod/") })
+	return out
+}
