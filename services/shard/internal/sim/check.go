@@ -43,14 +43,15 @@ type checker struct {
 	viewed   bool              // this step brings another view, which is not visible outside yet
 	pulls    map[string]string // open pulls: operation's cluster by request
 
-	lied     map[string]bool     // machines about which some fact was false and none since was true; outlives processes
-	late     []late              // starts of the last minutes
-	vanished int                 // machines that the step took out although they are there
-	session  map[string]int64    // of each cluster, as the process received it
-	unseen   map[string]int      // Lists in a row that did not show a machine that is there
-	pub      *core.Publish       // of this step
-	unjoined map[[2]string]int64 // when a machine was last drained of a cluster because its node did not join
-	joins    []joining           // drains because a node did not join, and later tries of such a machine at the same cluster
+	lied     map[string]bool       // machines about which some fact was false and none since was true; outlives processes
+	late     []late                // starts of the last minutes
+	vanished int                   // machines that the step took out although they are there
+	session  map[string]int64      // of each cluster, as the process received it
+	unseen   map[string]int        // Lists in a row that did not show a machine that is there
+	pub      *core.Publish         // of this step
+	unjoined map[[2]string]int64   // when a machine was last drained of a cluster because its node did not join
+	grown    map[[2]string][]int64 // when a cluster and row with Pods that wait was given something in the tail
+	joins    []joining             // drains because a node did not join, and later tries of such a machine at the same cluster
 	pending  core.RollupArrived
 	hasRoll  bool
 	lists    map[int64]listing // Lists under way
@@ -108,7 +109,7 @@ func (c *checker) reset() {
 	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
 	c.starts, c.fresh, c.lists, c.gets = nil, nil, map[int64]listing{}, map[int64]int64{}
 	c.chosen, c.guarded, c.unjoined = map[string]int64{}, nil, map[[2]string]int64{}
-	c.late, c.joins = nil, nil
+	c.late, c.joins, c.grown = nil, nil, map[[2]string][]int64{}
 	c.budgets, c.undrained, c.arrived = newBudgets(), nil, map[string]int64{}
 	c.term, c.orders, c.accepted, c.view = 0, nil, map[string]bool{}, nil
 	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}

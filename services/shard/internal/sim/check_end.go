@@ -6,6 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
@@ -88,8 +89,8 @@ func (c *checker) sameNodes(p *process) {
 	}
 }
 
-// joining is a start that comes of a node that did not join. One that follows from another explains what becomes of its
-// own machine and nothing else.
+// joining is a start that comes of a node that did not join, or of room for a Pod that waits. One that follows from another, or comes of room,
+// explains what becomes of its own machine and nothing else.
 type joining struct {
 	late
 	follows bool
@@ -114,6 +115,34 @@ func (c *checker) noteJoining(r core.Record) {
 	case r.From == inventory.Configured && c.ofJoining(r, c.w.now):
 		c.joins = append(c.joins, joining{late{c.w.now, r}, true})
 	}
+}
+
+// noteRoom notes a start for a row of which Pods wait although it is covered: room for them grows after waits that double, so late ones fall
+// into the quiet of the tail (ENG-11.16). Who loses a machine so may take one of a lower priority at once. A row for which that happens more often
+// in the tail than room grows without help is not excused: it gets machines and gives them back for ever.
+func (c *checker) noteRoom(r core.Record) {
+	row := [2]string{r.Cluster, r.RowID}
+	if r.Kind == core.KindPreempt {
+		row = [2]string{r.PreemptorCluster, r.PreemptorRowID}
+	}
+	takes := r.Kind == core.KindPreempt || r.Kind == core.KindProvision || r.Kind == core.KindBootstrap && r.Cause != engine.CauseHandover
+	times := c.grown[row]
+	switch {
+	case !takes:
+		return
+	case c.w.calm && c.w.clusterNamed(row[0]).waits(row[1]):
+		if len(times) == 0 || c.w.now-times[len(times)-1] > minute {
+			c.grown[row] = append(times, c.w.now)
+		}
+		if len(c.grown[row]) > ledger.HeadroomTries {
+			return
+		}
+	case !slices.ContainsFunc(c.joins, func(e joining) bool {
+		return e.Kind == core.KindPreempt && e.Cluster == row[0] && c.w.now-e.at < minute
+	}):
+		return
+	}
+	c.joins = append(c.joins, joining{late{c.w.now, r}, true})
 }
 
 // ofJoining reports whether such an event explains a start: it is one, the same plan or the next ones made it for the same

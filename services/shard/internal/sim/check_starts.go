@@ -82,6 +82,7 @@ func (c *checker) started(p *process, r core.Record) {
 		c.late = slices.DeleteFunc(c.late, func(l late) bool { return w.now-l.at > quiet })
 	}
 	c.noteJoining(r)
+	c.noteRoom(r)
 	c.fresh = append(c.fresh, r)
 	delete(c.stuck, r.Machine)
 	switch r.Kind {

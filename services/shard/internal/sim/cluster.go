@@ -240,6 +240,11 @@ func (c *cluster) schedule() {
 	}
 }
 
+// waits reports whether Pods of a row have no place.
+func (c *cluster) waits(row string) bool {
+	return c != nil && slices.ContainsFunc(c.work, func(d *workload) bool { return d.row.RowID == row && d.pending > 0 })
+}
+
 // free is how many more Pods of a row fit on a node.
 func (n *node) free(row *demand.Row) int {
 	free := int64(1 << 40)
