@@ -344,7 +344,7 @@ func (o *offering) node(name string) *corev1.Node {
 
 // limits are the features that BigFleet refuses or reduces, as docs/clusters.md says.
 var limits = map[string]string{
-	"apart-zone": "required anti-affinity over zones is not counted", "apart-from": "required anti-affinity against others is not counted",
+	"apart-zone": "required anti-affinity over zones is not counted",
 }
 
 // known is the documented limit that an app runs into, or "".

@@ -111,3 +111,17 @@ func podsOf(t *testing.T, c *fixture.Cluster) map[string]string {
 	maps.DeleteFunc(out, func(name, _ string) bool { return !strings.HasPrefix(name, "pod/") })
 	return out
 }
+
+// OP-11.5: what is left of the machine of another app is enough for Pods that keep away from its hosts, and no help to them. They get a machine.
+func TestPodsThatKeepAwayFromOthersGetAHost(t *testing.T) {
+	t.Parallel()
+	s := fixture.StartT(t, fixture.Config{Offerings: spot(4)})
+	red := s.Clusters[0]
+	deploy(t, red, fixture.Workload{Name: "db", Replicas: 1, CPU: "2", Memory: "64Mi"})
+	until(t, s, red, "db running", func(p fixture.Picture) bool { return p.PodsRunning == 1 })
+	deploy(t, red, fixture.Workload{Name: "web", Replicas: 2, CPU: "1", Memory: "64Mi", Edit: func(p *corev1.PodSpec) {
+		p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}}}}
+	}})
+	until(t, s, red, "web running on another host", func(p fixture.Picture) bool { return p.PodsRunning == 3 && p.NodesReady == 2 })
+}

@@ -33,6 +33,7 @@ type Pod struct {
 	Workload  string               // that controls it and will replace it; empty: none
 	Template  string               // which of its templates a Pod of a Deployment is of; empty: another kind of Pod
 	Domains   bool                 // required anti-affinity keeps it from whole domains, not from hosts alone
+	Hosts     bool                 // required anti-affinity keeps it from hosts
 }
 
 // GetObjectKind implements runtime.Object.
@@ -53,8 +54,9 @@ func Of(p *corev1.Pod) *Pod {
 			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
 		},
 		Node: unique.Make(p.Spec.NodeName).Value(), Phase: phase(p.Status.Phase), Grace: p.Spec.TerminationGracePeriodSeconds,
-		LabelSet: NewLabelSet(p.Labels), Domains: keepsFromDomains(p),
+		LabelSet: NewLabelSet(p.Labels),
 	}
+	out.Domains, out.Hosts = keepsFrom(p)
 	out.Workload, out.Template = workload(p)
 	for _, k := range []string{corev1.MirrorPodAnnotationKey, v1alpha1.AnnotationDoNotDisrupt} {
 		if v, ok := p.Annotations[k]; ok {
@@ -94,10 +96,16 @@ func workload(p *corev1.Pod) (name, template string) {
 	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value(), template
 }
 
-func keepsFromDomains(p *corev1.Pod) bool {
+// keepsFrom says of what required anti-affinity keeps a Pod away.
+func keepsFrom(p *corev1.Pod) (domains, hosts bool) {
 	a := p.Spec.Affinity
-	return a != nil && a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-		func(t corev1.PodAffinityTerm) bool { return t.TopologyKey != corev1.LabelHostname })
+	if a == nil || a.PodAntiAffinity == nil {
+		return false, false
+	}
+	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		domains, hosts = domains || t.TopologyKey != corev1.LabelHostname, hosts || t.TopologyKey == corev1.LabelHostname
+	}
+	return domains, hosts
 }
 
 // phase is the text of a phase that all Pods share.

@@ -60,16 +60,15 @@ func (b *nearBench) ask(name, node, near string) {
 	b.Set(r)
 }
 
-// where is what a roll-up says of the domains of its only row with a term.
-func where(n *pb.ClusterCapacityNeeds) string {
-	for _, need := range n.Needs {
-		text := ""
-		for _, r := range need.Requirements {
-			text += strings.TrimPrefix(r.Operator.String(), "OPERATOR_") + " " + strings.Join(r.Values, ",") + " "
-		}
-		return strings.TrimSpace(text)
+// where is what a roll-up says of the domains of its only row.
+func where(n *pb.ClusterCapacityNeeds) (text string) {
+	if len(n.Needs) == 0 {
+		return ""
 	}
-	return ""
+	for _, r := range n.Needs[0].Requirements {
+		text += strings.TrimPrefix(r.Operator.String(), "OPERATOR_") + " " + strings.Join(r.Values, ",") + " "
+	}
+	return strings.TrimSpace(text)
 }
 
 func (b *nearBench) after(d time.Duration, when, want string) {

@@ -168,7 +168,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
 			continue
 		}
-		lacking, other := short(c.Message, q.Spec, p.Domains, w.Confined(id))
+		lacking, other := short(c.Message, q.Spec, bounds{domains: p.Domains, hosts: p.Hosts, confined: w.Confined(id)})
 		if !lacking && !missing {
 			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
@@ -263,12 +263,18 @@ func current(message string, nodes int) bool {
 // classes are one entry per class of the scheduler's summary, such as "3 Insufficient cpu".
 var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 
+// bounds are what else keeps a Pod from nodes.
+type bounds struct {
+	domains, hosts bool // its required anti-affinity
+	confined       bool // its row says in which domains it may be
+}
+
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
-// per host may lack a host. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
+// per host may lack a host, and so does one that keeps away from the hosts of others. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
 // that no machine solves, if there is one.
-func short(message string, s *request.Spec, domains, confined bool) (lacking bool, other string) {
+func short(message string, s *request.Spec, of bounds) (lacking bool, other string) {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
 		return false, ""
@@ -279,7 +285,7 @@ func short(message string, s *request.Spec, domains, confined bool) (lacking boo
 		switch {
 		case strings.HasPrefix(class, "Insufficient "), class == "Too many pods":
 			lacking = true
-		case s.MaxPerHost > 0 && lacksHost(class, domains), strings.Contains(class, "exceed max volume count"):
+		case s.MaxPerHost > 0 && lacksHost(class, of.domains), of.hosts && !of.domains && strings.HasSuffix(class, "didn't match pod anti-affinity rules"), strings.Contains(class, "exceed max volume count"):
 			lacking = true
 		case len(s.Spread) > 0 && strings.HasSuffix(class, "didn't match pod topology spread constraints"):
 			lacking = true // a domain with few of its peers has no room
@@ -288,7 +294,7 @@ func short(message string, s *request.Spec, domains, confined bool) (lacking boo
 		case strings.Contains(class, "volume node affinity conflict"), strings.Contains(class, "didn't match PersistentVolume's node affinity"),
 			strings.Contains(class, "had no available volume zone"), strings.Contains(class, "spread constraints (missing required label)"),
 			strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
-			confined && strings.HasSuffix(class, "didn't match pod affinity rules"), strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
+			of.confined && strings.HasSuffix(class, "didn't match pod affinity rules"), strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
 			other = class // not a node for this Pod
 		default:
 			return false, class

@@ -39,7 +39,7 @@ func TestShort(t *testing.T) {
 		"running PreFilter plugin: rejected":                                                                                                false,
 		"":                                                                                                                                  false,
 	} {
-		if got, _ := short(message, &request.Spec{}, false, false); got != want {
+		if got, _ := short(message, &request.Spec{}, bounds{}); got != want {
 			t.Errorf("%q: %v, want %v", message, got, want)
 		}
 	}
@@ -235,15 +235,29 @@ func TestPodsLackAMachine(t *testing.T) {
 		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, true},
 		{"0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.", request.Spec{}, false},
 	} {
-		if got, _ := short(c.message, &c.spec, false, false); got != c.want {
+		if got, _ := short(c.message, &c.spec, bounds{}); got != c.want {
 			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)
 		}
 	}
 	// A Pod with a host port that keeps away from its peers' zone, too: no host in these zones has room.
-	byZone, _ := short(anti, &request.Spec{MaxPerHost: 1}, true, false)
-	byPort, _ := short(ports, &request.Spec{MaxPerHost: 1}, true, false)
+	byZone, _ := short(anti, &request.Spec{MaxPerHost: 1}, bounds{domains: true})
+	byPort, _ := short(ports, &request.Spec{MaxPerHost: 1}, bounds{domains: true})
 	if byZone || !byPort {
 		t.Error("a Pod that keeps away from zones lacks hosts by its ports alone")
+	}
+}
+
+// OP-11.5: a Pod that keeps away from the hosts of others lacks a host where these have all that has room. One that keeps away from domains as well may lack a domain.
+func TestPodsThatKeepAwayFromOthersLackAHost(t *testing.T) {
+	const own, theirs = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules.", "0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules."
+	for _, c := range []struct {
+		message string
+		of      bounds
+		want    bool
+	}{{own, bounds{hosts: true}, true}, {own, bounds{hosts: true, domains: true}, false}, {own, bounds{}, false}, {theirs, bounds{hosts: true}, false}} {
+		if got, _ := short(c.message, &request.Spec{}, c.of); got != c.want {
+			t.Errorf("%q of %+v: %v, want %v", c.message, c.of, got, c.want)
+		}
 	}
 }
 
@@ -251,11 +265,11 @@ func TestPodsLackAMachine(t *testing.T) {
 func TestPodsLackAMachineInTheirDomain(t *testing.T) {
 	const away = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod affinity rules."
 	for confined, want := range map[bool]bool{true: true, false: false} {
-		if got, _ := short(away, &request.Spec{}, false, confined); got != want {
+		if got, _ := short(away, &request.Spec{}, bounds{confined: confined}); got != want {
 			t.Errorf("confined %v: %v, want %v", confined, got, want)
 		}
 	}
-	if got, other := short("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.", &request.Spec{}, false, true); got || other == "" {
+	if got, other := short("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.", &request.Spec{}, bounds{confined: true}); got || other == "" {
 		t.Error("a Pod whose domain has no node lacks nothing that another machine of its row would bring")
 	}
 }
