@@ -13,6 +13,15 @@ export PATH := $(BIN):$(PATH)
 modules = $(shell go list -m -f '{{.Dir}}')
 units   = $(filter-out $(CURDIR)/e2e,$(modules))
 
+# What takes longest begins first, one that computes beside one that waits: most packages that take long wait more than they work, so one more than this
+# many processors run at a time. AT_ONCE=n for a larger machine.
+AT_ONCE ?= 3
+long = services/shard/internal/engine/planner services/bigfleet/internal/up services/shard services/providers/aws services/providers/hosts services/bigfleet/internal/script \
+	sdk/provider/template services/coordinator services/providers/sim sdk/provider/conformance services/providers/clusterapi services/shard/internal/sim
+
+# Tests on control planes that bound no time but that of the whole wait: two at a time. The others come one by one.
+beside = published operator command kwokprovider charts controlplane cmd/controlplane monitoring
+
 .PHONY: help
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -32,15 +41,24 @@ else
 endif
 
 .PHONY: test
-test: prerequisites generate-check lint console-check modules-check unit e2e ## Everything that tests this repository.
+test: prerequisites generate-check lint console-check modules-check ## Everything that tests this repository.
+	@$(MAKE) --no-print-directory -j 2 unit hostile-beside
+	@$(MAKE) --no-print-directory e2e
 
 .PHONY: unit
 unit: prerequisites ## Tests of every module but e2e.
-	go test -timeout 15m $(addsuffix /...,$(units))
+	go test -p $(AT_ONCE) -timeout 15m $(addprefix ./,$(long)) $(addsuffix /...,$(units))
+
+# Ten minutes of hostile callers beside the tests of units: so few calls a second leave these their processors. A part of e2e is as many as the servers answer.
+.PHONY: hostile-beside
+hostile-beside: prerequisites
+	cd e2e && BIGFLEET_HOSTILE_SECONDS=600 BIGFLEET_HOSTILE_RATE=30 go test -count=1 -run TestHostileCallers -timeout 30m ./hostile
 
 .PHONY: e2e
 e2e: prerequisites ## Tests on real control planes (built once, about six minutes, then cached).
-	cd e2e && go run ./cmd/controlplane build && go test -p 1 -timeout 30m ./...
+	cd e2e && go run ./cmd/controlplane build
+	cd e2e && go test -p 2 -timeout 30m $(patsubst %,./%/...,$(beside))
+	cd e2e && go test -p 1 -timeout 30m $$(go list ./... | grep -vE '/e2e/($(subst $(eval ) ,|,$(beside)))(/|$$)')
 
 .PHONY: race
 race: prerequisites ## The unit tests under the race detector.

@@ -164,7 +164,7 @@ func zipped(m protoreflect.MethodDescriptor, data []byte) request {
 }
 
 // Hardening: callers of every kind of identity misuse every RPC for a while, and until 10,000 calls are made. Each program is killed meanwhile and starts again. BIGFLEET_HOSTILE_SECONDS says how long at
-// least, BIGFLEET_HOSTILE_SEED repeats what was sent, up to the order in which it arrives.
+// least, BIGFLEET_HOSTILE_RATE how many calls there are a second at most instead of as many as are answered, and BIGFLEET_HOSTILE_SEED repeats what was sent, up to the order in which it arrives.
 func TestHostileCallers(t *testing.T) {
 	length := time.Duration(environment(t, "BIGFLEET_HOSTILE_SECONDS", 45)) * time.Second
 	seed := environment(t, "BIGFLEET_HOSTILE_SEED", uint64(time.Now().Unix()))
@@ -184,6 +184,7 @@ func TestHostileCallers(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), length+10*time.Minute)
 	defer cancel()
+	turn := turns(t)
 	began := time.Now()
 	var all sync.WaitGroup
 	var sent, answers sync.Map
@@ -209,6 +210,7 @@ func TestHostileCallers(t *testing.T) {
 					c = who[slices.Index(callers, may[g.IntN(len(may))])]
 				}
 				method := methods[procedure]
+				turn(ctx)
 				one, done := context.WithTimeout(ctx, 10*time.Second)
 				r := ways[kind](one, g, method)
 				if !g.one(8) {
@@ -255,6 +257,23 @@ func TestHostileCallers(t *testing.T) {
 		t.Errorf("%d calls were made, at least %d are wanted", n, callsMin)
 	}
 	s.unharmed()
+}
+
+// turns returns what a caller waits in before each call, so that all together make no more calls than BIGFLEET_HOSTILE_RATE says.
+func turns(t *testing.T) func(context.Context) {
+	t.Helper()
+	rate := environment(t, "BIGFLEET_HOSTILE_RATE", 0)
+	if rate == 0 {
+		return func(context.Context) {}
+	}
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	t.Cleanup(tick.Stop)
+	return func(ctx context.Context) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // restarts kills each program once, one after the other, and starts it again: what the callers do meanwhile must keep none from it.
