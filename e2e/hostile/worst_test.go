@@ -111,14 +111,21 @@ const (
 	rollupBytesMax                 = 16 << 20
 )
 
-// labels are those of each machine: as many as topology keys may be named, so that each key that is named finds machines.
-func labels() string {
-	text := ""
+// worstSlots are 50 machines. Their labels are as many as topology keys may be named, so that each key that is named finds machines, and they have as many
+// resources as that many rows may name.
+func worstSlots() string {
+	labels, resources := "", ""
 	for k := range topologyKeysMax {
-		text += fmt.Sprintf("example.com/t%d: v%d, ", k, k%3)
+		labels += fmt.Sprintf("example.com/t%d: v%d, ", k, k%3)
 	}
-	return "{" + text + "}"
+	for k := range rowNamesMax/rowsMax - 1 {
+		resources += fmt.Sprintf("%s%d: 1, ", held, k)
+	}
+	return strings.Replace(slots("0.1", 50), "resources: {", "labels: {"+labels+"}, resources: {"+resources, 1)
 }
+
+// The resources that rows name beside cpu, without their numbers: machines have some of them, and none of the others.
+const held, unknown = "example.com/f", "example.com/r"
 
 // keysOf names the label and topology keys of a roll-up: each time other label keys, and the topology keys of all machines and others in turn.
 func keysOf(round int) (label, topology []string) {
@@ -136,25 +143,38 @@ func keysOf(round int) (label, topology []string) {
 }
 
 // plain has as many rows, resource names and bytes as one roll-up may have, and no two rows alike.
-func plain(round int) *pb.ClusterCapacityNeeds { return long(round, []string{"example.com/k"}, nil) }
+func plain(round int) *pb.ClusterCapacityNeeds {
+	return long(round, []string{"example.com/k"}, nil, unknown)
+}
 
 // corners are demand at all limits: each time one of two corners, because rows times resource names have a limit of their own.
 func corners(round int) *pb.ClusterCapacityNeeds {
 	label, topology := keysOf(round)
 	if round%2 == 0 {
-		return long(round, label, topology)
+		return long(round, label, topology, unknown)
 	}
 	return wide(round, label, topology)
 }
 
+// fitting is demand at all limits that each machine can hold a row of, in all domains. Gangs are of many sizes.
+func fitting(round int) *pb.ClusterCapacityNeeds {
+	label, _ := keysOf(round)
+	_, topology := keysOf(0)
+	m := long(round, label, topology, held)
+	for i, n := range m.Needs {
+		n.AggregateResources["cpu"] = fmt.Sprintf("%dm", 1000+i%3000) // of which n.MinUnit is the same map
+	}
+	return m
+}
+
 // long has as many rows as one roll-up may have, as many distinct resource names as that many rows may have, no two rows alike, these label and
 // topology keys, and as many bytes as it may have.
-func long(round int, label, topology []string) *pb.ClusterCapacityNeeds {
+func long(round int, label, topology []string, resource string) *pb.ClusterCapacityNeeds {
 	const names = rowNamesMax / rowsMax
 	padding := (rollupBytesMax - 64<<10) / rowsMax
 	out := make([]*pb.CapacityNeed, rowsMax)
 	for i := range out {
-		q := map[string]string{"cpu": "1", fmt.Sprintf("example.com/r%d", i%(names-1)): "1"}
+		q := map[string]string{"cpu": "1", fmt.Sprint(resource, i%(names-1)): "1"}
 		out[i] = &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(round, "-", i), Priority: int32(i),
 			Requirements: []*pb.NodeSelectorRequirement{{Key: label[i%len(label)], Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN, Values: []string{fmt.Sprint(i)}}}}
 		switch { // the others compete for machines without a domain
@@ -178,7 +198,7 @@ func wide(round int, label, topology []string) *pb.ClusterCapacityNeeds {
 	const rows, requirements, spreads, values, tolerations = rowNamesMax / namesMax, 63, 16, 7, 40
 	m := &pb.ClusterCapacityNeeds{}
 	for i := range rows {
-		q := map[string]string{"cpu": "1", fmt.Sprintf("example.com/r%d", i%(namesMax-1)): "1"}
+		q := map[string]string{"cpu": "1", fmt.Sprint(unknown, i%(namesMax-1)): "1"}
 		n := &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(round, "-", i), Priority: int32(i), TolerationsStated: true}
 		for k := range requirements {
 			r := &pb.NodeSelectorRequirement{Key: label[(i*requirements+k)%len(label)], Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN}
@@ -285,7 +305,7 @@ func (x *session) beside(t *testing.T, worst *session, demand func(round int) *p
 // limits takes several times as long to check, so that a share of it says little; half of the acknowledgements are not late.
 func TestWorstTenant(t *testing.T) {
 	const length, most = 20 * time.Second, 0.15
-	s := newStageOf(t, nil, strings.Replace(slots("0.1", 50), "resources:", "labels: "+labels()+", resources:", 1))
+	s := newStageOf(t, nil, worstSlots())
 	honest := s.session("red")
 	alone := honest.steady(t, 3*time.Second, always)
 	worst := s.session("worst", "need-status", "unplaced-pods", "node-report")
@@ -294,7 +314,7 @@ func TestWorstTenant(t *testing.T) {
 		demand func(int) *pb.ClusterCapacityNeeds
 		length time.Duration
 		most   float64
-	}{{"rows, names and bytes", plain, length, most}, {"all limits", corners, length / 4, 1}} {
+	}{{"rows, names and bytes", plain, length, most}, {"all limits", corners, length / 4, 1}, {"all limits, with machines for it", fitting, length / 4, 1}} {
 		beside, whole, lasted := honest.beside(t, worst, x.demand, x.length)
 		bound := max(percent(whole, 50)/4, 5*percent(alone, 90), 100*time.Millisecond)
 		share := late(beside, bound, lasted)

@@ -47,11 +47,6 @@ func (c *needLedger) learn(name string, rooms []demand.Room) bool {
 
 // plan feeds the ledgers from a new plan (SHARD-6.7).
 func (c *needLedger) plan(r *engine.Result) {
-	for _, name := range c.parking.Observe(r, c.nominal(c.now)) {
-		if cl := c.clusters.get(name); cl != nil {
-			cl.holds = true
-		}
-	}
 	levels, room := c.sharing.Observe(c.world, r, c.policy)
 	for _, name := range levels {
 		c.clusters.ensure(name).facts = true
@@ -64,8 +59,8 @@ func (c *needLedger) plan(r *engine.Result) {
 	}
 	c.markUnplaced()
 	c.observeVictims(r)
-	c.listing = &listing{r: r, unmet: make(map[string]*shortRows, len(c.unmet))}
-	if c.allAtOnce || c.rowsToList(r) <= demand.PartRows {
+	c.listing = &listing{r: r, nominal: c.nominal(c.now), unmet: make(map[string]*shortRows, len(c.unmet))}
+	if c.allAtOnce || max(len(r.Short), c.rowsToList(r)) <= demand.PartRows {
 		c.listShort()
 		return
 	}

@@ -60,6 +60,9 @@ const listRowsPart = 8 * demand.PartRows
 // listShortPart does one part, and reports whether some are left.
 func (c *needLedger) listShortPart(rows int) (more bool) {
 	switch {
+	case c.listing != nil && !c.listing.parked:
+		c.listing.parked = true
+		c.park(c.listing)
 	case c.listing != nil:
 		if c.listing.part(c, rows) {
 			c.unmet, c.since, c.summing = c.listing.unmet, c.listing.since, &summing{r: c.listing.r}
@@ -74,12 +77,23 @@ func (c *needLedger) listShortPart(rows int) (more bool) {
 	return !c.isListed()
 }
 
+// park says which clusters have gangs that are held from now on, or no more.
+func (c *needLedger) park(x *listing) {
+	for _, name := range c.parking.Observe(x.r, x.nominal) {
+		if cl := c.clusters.get(name); cl != nil {
+			cl.holds = true
+		}
+	}
+}
+
 // listing lists the short rows of a plan.
 type listing struct {
-	r     *engine.Result
-	unmet map[string]*shortRows
-	since int64 // of the oldest
-	block int   // the next one
+	r       *engine.Result
+	nominal int64 // cycle of the plan
+	parked  bool  // its gangs are looked through
+	unmet   map[string]*shortRows
+	since   int64 // of the oldest
+	block   int   // the next one
 
 	list   *shortRows              // of that block, if it is begun,
 	row    int                     // its next row,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -265,5 +266,59 @@ func TestPlanOfLargeRollupComesInParts(t *testing.T) {
 			MinUnit: want.MinUnit, Residual: want.Residual, Freed: want.Freed, Arrival: want.Arrival, Verdict: want.Verdict, Domain: want.Domain, Since: row.Since}) {
 			t.Fatalf("row %d is shown as %+v, and is %+v", at, row, want)
 		}
+	}
+}
+
+// SHARD-8.9: when a machine of a cluster with a large roll-up changes, the cluster is credited again before the plan, in parts: another cluster is answered
+// between any two.
+func TestLargeClusterIsCreditedAgainInParts(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("large")
+	w.connect("red")
+	w.offer("large", "1", manyNeeds(20*demand.PartRows, "a"))
+	w.run(Minute)
+	if w.state(inventory.Configured) != 2 {
+		t.Fatal("the cluster has no machines")
+	}
+	before, steps := w.c.Cycle(), 0
+	w.step(NodeReported{Cluster: "large", Session: w.sessions["large"], Machine: "m01", Node: "m", Present: true, Ready: true})
+	for ; w.c.Cycle() == before && steps < 100; steps++ {
+		w.mono, w.wall = w.mono+1, w.wall+1
+		n := w.answered("red")
+		if w.offer("red", fmt.Sprint(steps), needs(int32(steps%2), 1)); w.answered("red") != n+1 {
+			t.Fatalf("step %d: red is not answered", steps)
+		}
+	}
+	if steps < 4 || steps == 100 {
+		t.Errorf("the plan comes after %d steps", steps)
+	}
+}
+
+// SHARD-8.9, 26.4: many short gangs are looked through after the step of the plan, and before the next plan.
+func TestManyGangsAreParkedAfterThePlan(t *testing.T) {
+	m := slot("m01")
+	m.Labels = []inventory.Label{{Key: "rack", Value: "r1"}}
+	w := newWorld(t, nil, m)
+	w.connect("large")
+	w.run(Minute)
+	names := make([]string, 2*demand.PartRows)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	before := w.c.Cycle()
+	w.offer("large", "1", gangs(8, names...))
+	for range 1000 {
+		if w.c.Cycle() != before {
+			break
+		}
+		w.mono, w.wall = w.mono+1, w.wall+1
+		w.step(Tick{})
+	}
+	if n := w.c.ledger.parking.Len(); n != 0 || w.c.Cycle() == before {
+		t.Errorf("%d gangs are parked or may be by the step of the plan", n)
+	}
+	w.run(Second)
+	if n := w.c.ledger.parking.Len(); n != len(names) {
+		t.Errorf("%d gangs are counted, want %d", n, len(names))
 	}
 }

@@ -36,6 +36,10 @@ func (c *planning) maybeCycle() {
 		c.timers.add(next, timerSpacing, "")
 		return
 	}
+	if c.creditAgain() {
+		c.timers.add(c.now+1, timerSpacing, "")
+		return
+	}
 	c.runCycle()
 }
 
@@ -52,18 +56,58 @@ func (c *planning) spacing() int64 {
 	return least
 }
 
-// creditAhead does a part of what the next plan would do first about a large roll-up, and reports whether it did.
+// creditAhead does a part of what the next plan would do first about a large roll-up, and reports whether a part was left to do.
 func (c *planning) creditAhead() bool {
 	s := &c.cycle
+	if len(s.large) == 0 {
+		return false
+	}
+	if !c.ledger.isListed() { // the last plan may hold other gangs from now on
+		return true
+	}
+	c.sessions.bringHoldsUpToDate()
+	for i := range s.large {
+		s.large[i].beginAgain(c.world)
+	}
 	at := slices.IndexFunc(s.large, func(x largeDemand) bool { return x.part < x.parts })
 	if at < 0 {
 		return false
 	}
 	x := &s.large[at]
-	c.sessions.bringHoldsUpToDate()
 	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)
 	x.part++
 	return true
+}
+
+// creditAgain does the same about the clusters with so many rows whose demand stays: machines of theirs come, go and change for minutes after a large
+// roll-up. It takes as many steps if nothing of a cluster changed, so that a core made of a checkpoint takes them, too.
+func (c *planning) creditAgain() bool {
+	s := &c.cycle
+	for _, d := range c.world.Demand.Clusters() {
+		if rows := len(d.Needs); rows > listRowsPart && !slices.ContainsFunc(s.large, func(x largeDemand) bool { return x.cluster == d.Name }) {
+			s.large = append(s.large, largeDemand{cluster: d.Name, parts: planner.AheadParts(rows)})
+		}
+	}
+	return c.creditAhead()
+}
+
+// creditsMost is how often a credit before a plan may begin.
+const creditsMost = 4
+
+// beginAgain lets the credit of a cluster begin again if machines or demand of it changed since it began, but not for ever: they may change without a pause.
+func (x *largeDemand) beginAgain(w *engine.World) {
+	d := w.Demand.Cluster(x.cluster)
+	if d == nil {
+		return
+	}
+	_, supply := w.Inventory.Members(d.ID)
+	now, begin := creditedOf{supply, d.Version}, planner.BeginPart(len(d.Needs))
+	if x.part > begin && x.of != now && x.begun < creditsMost {
+		x.part = begin
+	}
+	if x.part == begin {
+		x.of, x.begun = now, x.begun+1
+	}
 }
 
 // creditsAhead notes that a large roll-up is the demand of a cluster now, if a plan is to follow.

@@ -65,7 +65,12 @@ type decision struct {
 type largeDemand struct {
 	cluster     string
 	part, parts int // next, and how many
+	begun       int // how often its credit began,
+	of          creditedOf
 }
+
+// creditedOf is what a credit was begun with.
+type creditedOf struct{ supply, demand uint64 }
 
 // trigger is why a cycle runs (SHARD-6.3).
 type trigger uint8

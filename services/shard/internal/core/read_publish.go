@@ -144,6 +144,11 @@ func (c *publisher) spellAhead() bool {
 			return true
 		}
 		x.of = c.cycle.result.Blocks[at]
+	}
+	if n := c.needs[x.cluster]; n != nil && n.of == x.of { // readers have it
+		return true
+	}
+	if x.rows == nil {
 		x.rows = make([]NeedRow, 0, len(x.of.Needs))
 	}
 	x.spell(c.world, x.of, c.needs[x.cluster], min(x.part*listRowsPart, len(x.of.Needs)))

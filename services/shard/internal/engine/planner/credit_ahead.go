@@ -24,6 +24,9 @@ type ahead struct {
 // parts, and it is ended.
 func AheadParts(rows int) int { return 2*rowParts(rows) + 2 }
 
+// BeginPart is the first of them that reads anything of the machines of the cluster.
+func BeginPart(rows int) int { return rowParts(rows) }
+
 func rowParts(rows int) int { return (rows + aheadRows - 1) / aheadRows }
 
 // CreditAhead does one part, from 0 on, of crediting a cluster for the next Plan. It changes nothing that the plan says. It does nothing if the next plan
@@ -38,8 +41,11 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		p.ahead = ahead{}
 		return
 	}
+	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
+	if p.clusters.valid(cl) {
+		return
+	}
 	p.workers.own.noneOf = 0 // it was asked in the plan before
-	cl, parts := p.clusters.byID[d.ID], rowParts(len(d.Needs))
 	switch {
 	case part < parts:
 		for i := part * aheadRows; i < min((part+1)*aheadRows, len(d.Needs)); i++ {

@@ -47,6 +47,9 @@ func (pl *Planner) CouldUse(w *engine.World, cluster, machine string) int {
 	return -1
 }
 
+// CreditedAhead is how many clusters are credited for the next plan.
+func (pl *Planner) CreditedAhead() int { return len(pl.p.clusters.ahead) }
+
 // Counted is for how many sets of classes, and for how many kinds of gangs, a Planner has counted what domains have free.
 func (pl *Planner) Counted() (sets, kinds int) {
 	for _, t := range pl.p.tops.list {

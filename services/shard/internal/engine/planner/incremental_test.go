@@ -258,3 +258,29 @@ func TestTheSmallestIdIsFoundAmongCrowdedOnes(t *testing.T) {
 		last = r
 	}
 }
+
+// ENG-21.2, SHARD-8.9: a cluster whose rows are those of the last plan is credited before the next one if a machine of it changed, and left alone if nothing
+// did.
+func TestOnlyWhatChangedIsCreditedAhead(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		machine m1 configured=red for=web cpu=4
+		machine m2 configured=blue for=web cpu=4`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, x := range []struct {
+		change string
+		ahead  int
+	}{{"", 0}, {"machine m2 price=3", 0}, {"machine m1 price=3", 1}} {
+		s.lines(x.change)
+		for part := range planner.AheadParts(1) {
+			pl.CreditAhead(engine.Input{World: s.w}, "red", part)
+		}
+		if n := pl.CreditedAhead(); n != x.ahead {
+			t.Errorf("%q: %d clusters are credited before the plan, want %d", x.change, n, x.ahead)
+		}
+		last, _, _ = replan(t, s, pl, last)
+	}
+}
