@@ -30,6 +30,8 @@ type outcome struct {
 	packed                 bool
 	waves                  float64 // best packing of the first wave, and what is bought beside it for the second
 	wavesPacked            bool
+	scheduled              float64 // cheapest machines found on which a model of kube-scheduler places every Pod
+	scheduledFound         bool
 }
 
 // brief are the worlds of a run without settings: between them they have most features, and each takes seconds. There are five, because
@@ -99,6 +101,7 @@ func (s *stage) play(w *world) outcome {
 	o.best, o.bestN, o.packed = w.best(pods, 1500*time.Millisecond)
 	if os.Getenv(linesOf) != "" {
 		o.waves, o.wavesPacked = w.bestInWaves(pods, 1500*time.Millisecond)
+		o.scheduled, o.scheduledFound = w.bestScheduled(pods, 10*time.Second)
 	}
 	s.explain(ctx, w, v)
 	if len(v.pending) > 0 {
@@ -242,6 +245,9 @@ func (o outcome) String() string {
 		text += fmt.Sprintf(", best packing %.2f (%d): %.2f and %.2f of it", o.best, o.bestN, ratio(o.most, o.best), ratio(o.settled, o.best))
 		if o.wavesPacked {
 			text += fmt.Sprintf(", in two waves %.2f", o.waves)
+		}
+		if o.scheduledFound {
+			text += fmt.Sprintf(", as kube-scheduler fills machines %.2f", o.scheduled)
 		}
 	} else {
 		text += ", no packing found"
