@@ -109,7 +109,11 @@ func (s *shard) pause(r *random) {
 	}
 }
 
+// resume ends a pause. A process that is frozen does not answer: the pause stays on disk, and who tidies up ends it.
 func (s *shard) resume(id string) {
+	if s.proc != nil && s.proc.frozen {
+		return
+	}
 	delete(s.disk.pauses, id)
 	s.ask(core.AdminAsked{Command: core.AdminResume, PauseID: id})
 }
