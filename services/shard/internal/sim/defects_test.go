@@ -66,13 +66,13 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	for name, d := range defects {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(bin, "-seeds", "100", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0", "-workers", "1")
+			cmd := exec.Command(bin, "-seeds", "300", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0", "-workers", "1")
 			cmd.Env = append(os.Environ(), plantedEnv+"="+name)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			_ = cmd.Run()
 			if cmd.ProcessState.ExitCode() != 1 {
-				t.Fatalf("not caught in 100 seeds of %s: exit code %d, %s", d.profile, cmd.ProcessState.ExitCode(), out.String())
+				t.Fatalf("not caught in 300 seeds of %s: exit code %d, %s", d.profile, cmd.ProcessState.ExitCode(), out.String())
 			}
 			for _, rule := range d.rules {
 				if strings.Contains(errs.String(), ": "+rule+" (") {
