@@ -186,7 +186,8 @@ func (c *ownership) reownAll() {
 	}
 }
 
-// losing lists the machines that the view takes away while an operation of ours is open on them.
+// losing lists the machines that the view takes away while an operation of ours is open on them. Until the provider has accepted Configure, a host
+// is Idle there, whatever is decided about it here, and the owner of its domain may configure it, too.
 func (c *ownership) losing() (out []string) {
 	inv := c.world.Inventory
 	for _, o := range c.ops.ordered() {
@@ -194,7 +195,11 @@ func (c *ownership) losing() (out []string) {
 		if !ok || inv.Foreign(i) {
 			continue
 		}
-		if m := inv.Machine(i); !c.mine(&m, c.coord.owners[m.ID]) {
+		m := inv.Machine(i)
+		if o.Kind == KindBootstrap && o.Accepted == 0 {
+			m.State, m.Cluster = inventory.Idle, ""
+		}
+		if !c.mine(&m, c.coord.owners[m.ID]) {
 			out = append(out, m.ID)
 		}
 	}

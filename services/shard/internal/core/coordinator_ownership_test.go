@@ -37,6 +37,37 @@ func TestFirstContact(t *testing.T) {
 	}
 }
 
+// COORD-9.5, 9.9f: a view that takes a domain away is not acknowledged while a host of it waits for its boot data here: it is Idle at the provider, and
+// the new owner may configure it, too. Once the provider has accepted Configure, the host is bound and names this shard.
+func TestAViewWaitsForAHostThatIsNotConfiguredYet(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Idle, ""))
+	w.connect("red")
+	w.run(Second)
+	view := func(index uint64, owned ...DomainRef) CoordinatorReplied {
+		return CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: fmt.Sprint("v", index), Term: 3,
+			SetView: &View{Term: 3, Index: index, PartitionKeys: []string{labelZone}, Owned: owned, Clusters: []string{"red"}}}}}
+	}
+	w.step(view(1, DomainRef{labelZone, "za"}))
+	var pulled PullBootstrap
+	w.blob = func(p PullBootstrap) *BootstrapAnswered { pulled = p; return nil }
+	w.rollup("red", needs(0, 4))
+	w.run(Second)
+	acked := func() bool {
+		return slices.ContainsFunc(w.acks, func(a AckInstruction) bool { return a.ID == "v2" && a.Outcome == InstructionAccepted })
+	}
+	w.step(view(2))
+	w.run(5 * Second)
+	if acked() || pulled.Request == "" || len(w.called(RPCConfigure)) != 0 {
+		t.Fatalf("the view is acknowledged: %v, with pull %q and calls of Configure: %v", acked(), pulled.Request, w.called(RPCConfigure))
+	}
+	w.blob = nil
+	w.pull(pulled)
+	w.run(Minute)
+	if got := w.called(RPCConfigure); len(got) != 1 || !acked() {
+		t.Errorf("configured %v, acknowledged: %v", got, acked())
+	}
+}
+
 // COORD-9.1 to 9.3: a view gives domains; machines of other domains are absent from every decision.
 func TestViewsPartitionMachines(t *testing.T) {
 	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Speculative, ""), zoned("b1", "zb", inventory.Speculative, ""), zoned("c1", "zc", inventory.Speculative, ""))
