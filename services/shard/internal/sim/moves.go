@@ -273,10 +273,11 @@ func (co *coordinator) notified(a core.AckInstruction) {
 }
 
 // started notes what a process has from the disk of the one before: an answer that was not stored was never given.
+// An answer that was stored may be lost: who drops a reservation because its move is cancelled may act again.
 func (co *coordinator) started(p *process, x *core.Control) {
 	for _, mv := range co.moves {
 		switch {
-		case mv.from.s == p.s && mv.state == movePlanned:
+		case mv.from.s == p.s && (mv.state == movePlanned || mv.state == moveCancelling):
 			mv.kept = nil
 			for _, r := range x.Reservations {
 				if r.Move == mv.id {
