@@ -44,6 +44,9 @@ func (c *checker) sameInventory(p *process) {
 		case m == nil:
 			w.broken("ghost", "SHARD-33.6", id, v.Machine.Cluster, "%s is %s for the shard and does not exist", id, v.Machine.State)
 		case m.State != v.Machine.State || bound(m.State) && m.Cluster != v.Machine.Cluster:
+			if w.now-m.since < minute { // a List shows it soon
+				continue
+			}
 			w.broken("inventory-differs", "SHARD-33.6", id, m.Cluster, "%s is %s %q at the provider and %s %q for the shard", id, m.State, m.Cluster, v.Machine.State, v.Machine.Cluster)
 		case m.Price != v.Machine.Price:
 			w.broken("price-differs", "SHARD-13.9", id, "", "%s costs %d and the shard believes %d", id, m.Price, v.Machine.Price)

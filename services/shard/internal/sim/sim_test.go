@@ -66,6 +66,7 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 301, "the same, and what came free was released", false},
 		{"mixed", 40399, "a machine that a person forgot and asked for again was held against its cluster (ENG-17.7)", true},
 		{"mixed", 78171, "room for a Pod that waited grew after a doubled wait, within the quiet of the end (ENG-11.16)", true},
+		{"mixed", 500016, "a machine that another shard took in the last seconds of the tail was not in a List yet", true},
 		{"moves", 600121, "a donor whose process crashed between storing that a move is cancelled and its answer acted on what it had reserved", true},
 		{"mixed", 600025, "a view was acknowledged while a host of the domain that it took waited for boot data (COORD-9.9f)", true},
 		{"mixed", 30175, "a person who ended a pause while the process was frozen was not heard, and never asked again", true},
