@@ -289,9 +289,11 @@ func (cs *clusters) valid(cl *clusterState) bool {
 	if cl.foldVersion == cs.folding.version {
 		return true
 	}
-	stand := cs.folding.valid(cl, cs.x)
+	if !cs.folding.valid(cl, cs.x) { // asked again, it says so again
+		return false
+	}
 	cl.foldVersion = cs.folding.version
-	return stand
+	return true
 }
 
 // mayGive reports whether the cluster may have machines that none of its Needs claims.
