@@ -196,6 +196,25 @@ func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 	}
 }
 
+// ENG-8.7, SHARD-8.9: a credit before the plan that is left after its first part does not answer for the plan whether a gang folds.
+func TestFoldsAreAskedAfterACreditThatWasLeft(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/one cpu=8 unit=cpu:4 same=rack in=type:big
+		machine m1 speculative type=small cpu=4 label.rack=ra`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, change := range []string{"machine b1 speculative type=big cpu=8 label.rack=ra withheld=quota", "machine b1 failed"} {
+		s.lines(change)
+		pl.CreditAhead(engine.Input{World: s.w}, "red", 0)
+		r, credited, _ := replan(t, s, pl, last)
+		if credited != 1 {
+			t.Errorf("%q: %d clusters credited, not 1", change, credited)
+		}
+		last = r
+	}
+}
+
 // ENG-21.10: a plan in which nothing changed allocates as much for a large fleet as for a small one.
 func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
 	allocations := func(clusters int) float64 {
