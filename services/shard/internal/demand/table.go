@@ -310,19 +310,10 @@ func (t *Table) setUnits(cluster string, f func(n *Need) int64, of func(c *Clust
 // hold yet, of which they hold so many units.
 func (c *Cluster) ReservedOf(i int, held int64) int64 {
 	room := max(0, c.HeadroomOf(i))
-	own := c.OwnOf(i)
-	if own == 0 {
+	if i < 0 || i >= len(c.Own) || c.Own[i] == 0 {
 		return room
 	}
-	return max(0, min(room, own-held))
-}
-
-// OwnOf is how many units the own machines of the Need at a position shall hold; 0 is not known.
-func (c *Cluster) OwnOf(i int) int64 {
-	if i < 0 || i >= len(c.Own) {
-		return 0
-	}
-	return c.Own[i]
+	return max(0, min(room, c.Own[i]-held))
 }
 
 // HeadroomOf is the headroom of the Need at a position; negative if so many of its units are served by machines of other Needs.

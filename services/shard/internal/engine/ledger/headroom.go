@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -40,7 +39,6 @@ type rowHeadroom struct {
 	total int64 // units that the row shall have in all
 	units int64 // of it beyond what the row asks for now
 	own   int64 // units that its own machines shall hold: what they held when it grew, and what it was given; 0 is not known
-	keep  int64 // of them, if it asks for less now
 
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
@@ -70,9 +68,9 @@ func inUse(w *engine.World, b *engine.Block, row int32) (is bool) {
 	return is
 }
 
-// of is the headroom of a row that asks for so many units. If that is less than when it grew, room is what it was then, and its machines hold less.
+// of is the headroom of a row that asks for so many units. Of one that asks for less than when it grew it is what it was then.
 func (x rowHeadroom) of(asked int64) rowHeadroom {
-	x.units, x.keep = max(x.pods, x.total-max(asked, x.base)), max(min(x.own, 1), x.own-max(0, x.base-asked))
+	x.units = max(x.pods, x.total-max(asked, x.base))
 	return x
 }
 
@@ -276,7 +274,7 @@ func (s *Sharing) Headroom(cluster string, row demand.RowKey) int64 {
 // Own is how many units the own machines of a row shall hold, or 0. The core passes it to demand.Table.SetOwn.
 func (s *Sharing) Own(cluster string, row demand.RowKey) int64 {
 	if e := s.clusters[cluster]; e != nil {
-		return e.headroom.rows[row].keep
+		return e.headroom.rows[row].own
 	}
 	return 0
 }
@@ -303,13 +301,12 @@ type HeadroomEntry struct {
 	Times int32         `n:"7"`
 	Own   int64         `n:"9"`
 	Base  int64         `n:"10"`
-	Keep  int64         `n:"11"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
-	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own, Base: x.base, Keep: x.keep}
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own, Base: x.base}
 }
 
 func (x HeadroomEntry) headroom() rowHeadroom {
-	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own, base: x.Base, keep: cmp.Or(x.Keep, x.Own)}
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own, base: x.Base}
 }

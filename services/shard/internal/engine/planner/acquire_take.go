@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 

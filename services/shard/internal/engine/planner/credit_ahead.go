@@ -42,7 +42,7 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		return
 	}
 	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
-	if p.clusters.valid(cl) {
+	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // whether other gangs fold is asked once, by the plan
 		return
 	}
 	p.workers.own.noneOf = 0 // it was asked in the plan before

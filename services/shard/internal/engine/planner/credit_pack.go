@@ -229,7 +229,10 @@ func (cl *clusterState) unpack(g *needState) {
 		}
 		g.slot = int32(len(cl.donors))
 		cl.donors = append(cl.donors, donor{need: g.at})
-		cl.offer = append(cl.offer, make([]int64, cl.dimensions())...)
+		for range cl.dimensions() {
+			cl.offer = append(cl.offer, math.MaxInt64)
+		}
+		return
 	}
 	most := cl.offer[int(g.slot)*cl.dimensions():][:cl.dimensions()]
 	for j := range most {

@@ -393,7 +393,7 @@ func checkSpread(r *engine.Result, v *views, d *reference.Need, ref engine.Ref, 
 	if short != (n < asked) {
 		return fmt.Errorf("ENG-P3: %d of %d units of %s run, and it is short: %v", n, asked, d.Need.Group, short)
 	}
-	if d.Cluster.Facts.SharingPerMille > 0 || !d.Elsewhere.IsZero() || d.Cluster.OwnOf(int(ref.Row)) > 0 || short || claims == 0 {
+	if d.Cluster.Facts.SharingPerMille > 0 || !d.Elsewhere.IsZero() || short || claims == 0 {
 		return nil
 	}
 	for i := range claims {

@@ -32,7 +32,6 @@ type scriptRow struct {
 	arrival int64
 	hold    demand.Hold
 	room    int64 // negative: served elsewhere
-	own     int64 // that its own machines shall hold
 }
 
 func newScript() *script {
@@ -231,8 +230,6 @@ func (s *script) need(alias string, words []string) {
 			r.row.Group = v
 		case k == "room":
 			r.room = number(v)
-		case k == "own":
-			r.own = number(v)
 		case k == "arrival":
 			r.arrival = number(v)
 		case k == "hold":
@@ -280,13 +277,11 @@ func (s *script) replace(cluster string) {
 		}
 		s.w.Demand.Replace(cluster, rows, s.over[cluster], mine[i].arrival)
 	}
-	room, own := map[demand.RowKey]int64{}, map[demand.RowKey]int64{}
+	room := map[demand.RowKey]int64{}
 	for _, r := range mine {
-		k := demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}
-		room[k], own[k] = r.room, r.own
+		room[demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}] = r.room
 	}
 	s.w.Demand.SetHeadroom(cluster, func(n *demand.Need) int64 { return room[n.RowKey()] })
-	s.w.Demand.SetOwn(cluster, func(n *demand.Need) int64 { return own[n.RowKey()] })
 	for _, r := range mine {
 		s.w.Demand.SetHold(cluster, demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}, r.hold)
 	}

@@ -78,22 +78,17 @@ func (n crediting) dropEmpty(d *Need) {
 	}
 }
 
-// keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there, and one with a hard spread its own
-// machines in use until these hold what they held with its room (ENG-11.18). It reports whether it claims any.
+// keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there (ENG-11.18).
+// It reports whether it claims any.
 func (n crediting) keepInUse(d *Need) (claimed bool) {
-	own := resource.Vector{}
-	if d.Spread != nil {
-		own = d.MinUnit.Times(d.Cluster.OwnOf(int(d.row)))
-	}
-	if d.Elsewhere.IsZero() && own.IsZero() {
+	if d.Elsewhere.IsZero() {
 		return false
 	}
 	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
 		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
 	}) {
 		all := d.Aggregate.Add(d.Elsewhere)
-		elsewhere := !d.Elsewhere.IsZero() && n.mayRunOn(d, m, all.Sub(n.held(d)))
-		if elsewhere || n.own(d, m) && n.mayRunOn(d, m, own.Sub(n.heldByOwn(d))) {
+		if rest := all.Sub(n.held(d)); n.mayRunOn(d, m, rest) {
 			n.claim(d, m)
 			claimed = true
 		}
@@ -112,16 +107,6 @@ func (n crediting) held(d *Need) resource.Vector {
 		all = resource.AddSat(all, u)
 	}
 	return d.MinUnit.Times(all)
-}
-
-// heldByOwn is what the machines that a need claims hold, whatever the skew allows.
-func (n crediting) heldByOwn(d *Need) (sum resource.Vector) {
-	for _, m := range d.claims {
-		if !m.kept {
-			sum = sum.Add(n.worth(d, m))
-		}
-	}
-	return sum
 }
 
 // mayRunOn reports whether Pods of d may run on m that do not run on what it has.
