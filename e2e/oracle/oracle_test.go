@@ -281,7 +281,7 @@ func ratio(a, b float64) float64 {
 
 const (
 	servedLeast = 0.999
-	medianAim   = 1.15 // of the best packing; docs/clusters.md says why it is not reached
+	medianAim   = 1.15 // of the machines that kube-scheduler can fill; docs/clusters.md says why not of the best packing
 	medianMost  = 1.6  // what is reached
 )
 
