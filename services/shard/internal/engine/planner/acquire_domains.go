@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -125,6 +124,7 @@ func (s *domainSums) of(d int32) (idle, total []int64) {
 // of a kind puts the domains into a tournament; one that has chosen changes one domain for the next, so that a choice
 // costs the domains that changed since the last one.
 type gangKind struct {
+	asked  int // how often contents were looked at
 	s      *domainSums
 	agg    []int64
 	epoch  uint64 // of the log of the counts
@@ -156,28 +156,41 @@ func (a *domainPlace) better(b *domainPlace) bool {
 	return a.last > b.last
 }
 
-// kindOf returns the kind of a gang, with its sums up to date. known says that it is not the first of its kind.
-func (ts *topologies) kindOf(cl *clusterState, w *needState, t *topState) (g *gangKind, known bool) {
+// best returns the best domain for a gang where nothing is creditable, outside of skip, or -1, and whether it could hold the gang. A kind has a tournament
+// when its gangs have looked at as many contents as there are domains.
+func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {
+	if v := ts.w.Inventory.ClassVersion(); t.classes != v {
+		t.classes, t.contents = v, contents{}
+		t.forget()
+	}
 	t.rankDomains(ts.plan)
-	c := ts.countsOf(t, cl.matcher(w))
-	t.key = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t.key[:0], c.set), uint32(cl.f.Number))
+	t.key = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t.key[:0], ts.cat.SetOf(cl.matcher(w))), uint32(cl.f.Number))
 	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.dimensions()] { // aggregate and min unit
 		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
 	}
 	t.key = binary.LittleEndian.AppendUint32(t.key, uint32(cl.perHost(w)))
-	g = t.kinds[string(t.key)]
-	if known = g != nil && g.s.c == c && g.s.f == cl.f; !known {
+	g := t.kinds[string(t.key)]
+	if g == nil {
 		if len(t.kinds) > kindsMax {
 			clear(t.kinds)
 		}
-		g = &gangKind{s: ts.sumsFor(cl, w, c), agg: slices.Clone(cl.aggregate(w))}
+		g = &gangKind{agg: slices.Clone(cl.aggregate(w))}
 		t.kinds[string(t.key)] = g
 	}
+	if !t.ByClass && t.contents.sync(ts, t) && (ts.off.noKinds || g.asked*t.contents.cells < len(t.Top.Domains)) {
+		g.asked++
+		return t.contents.best(cl, w, t, skip)
+	}
+	c := ts.countsOf(t, cl.matcher(w))
+	known := g.s != nil && g.s.c == c && g.s.f == cl.f
+	if !known {
+		g.s, g.tree = ts.sumsFor(cl, w, c), nil
+	}
 	g.s.sync()
-	return g, known
+	return g.best(t, known, skip)
 }
 
-// best returns the best domain where nothing is creditable, outside of skip, or -1, and whether it could hold the gang.
+// best is that of the kind. known says that it is not the first one of its kind.
 func (g *gangKind) best(t *topState, known bool, skip []int32) (at int32, satisfiable bool) {
 	var best domainPlace
 	at = -1
@@ -202,15 +215,19 @@ func (g *gangKind) best(t *topState, known bool, skip []int32) (at int32, satisf
 	return at, best.first >= satisfiableBit
 }
 
-// place computes the keys of a domain.
-func (g *gangKind) place(t *topState, d int32) (x domainPlace) {
+func (g *gangKind) place(t *topState, d int32) domainPlace {
 	idle, total := g.s.of(d)
-	if match.Covers(total, g.agg) {
-		x.first, x.over = satisfiableBit|uint64(CappedScore(idle, g.agg)), uncappedScore(total, g.agg)
+	return placeOf(idle, total, g.agg, g.s.count[d], t.rank[d])
+}
+
+// placeOf computes the keys of a domain.
+func placeOf(idle, total, agg []int64, n, rank int32) (x domainPlace) {
+	if match.Covers(total, agg) {
+		x.first, x.over = satisfiableBit|uint64(CappedScore(idle, agg)), uncappedScore(total, agg)
 	} else {
-		x.first = uint64(CappedScore(total, g.agg))
+		x.first = uint64(CappedScore(total, agg))
 	}
-	x.last = uint64(g.s.count[d])<<32 | uint64(^uint32(t.rank[d]))
+	x.last = uint64(n)<<32 | uint64(^uint32(rank))
 	return x
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -130,19 +129,15 @@ func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best Ranked
 	}
 	// Everywhere else.
 	if !ga.off.noSums && len(ga.w.Inventory.Avoided(cl.d.ID)) == 0 {
-		g, known := ga.tops.kindOf(cl, w, t)
-		d, satisfiable := g.best(t, known, ga.skip)
+		d, satisfiable := ga.tops.best(cl, w, t, ga.skip)
 		switch {
 		case d < 0:
 		case !ok: // nothing to compare it with
 			return RankedDomain{value: t.Top.Domains[d].Value, Satisfiable: satisfiable}, true
 		default:
-			free, all := g.s.of(d)
-			copy(idle, free)
-			for j := range spec {
-				spec[j] = all[j] - free[j]
-			}
-			better(RankDomain(g.agg, t.Top.Domains[d].Value, nil, nil, idle, spec, g.s.count[d]))
+			clear(ga.view)
+			n := ga.freeIn(cl, w, t, int(d), inventory.IdlePool, idle) + ga.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
+			better(RankDomain(cl.aggregate(w), t.Top.Domains[d].Value, nil, nil, idle, spec, n))
 		}
 		return best, ok
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -14,12 +13,14 @@ import (
 // topState is what the plan at work has taken per domain of a topology key, and what is remembered about the domains.
 type topState struct {
 	cover.Domains
-	touched []int32 // domains something was taken from, perhaps more than once
-	classes uint64  // version of the classes that counts are about
-	counts  []*domainCounts
-	rank    []int32              // by domain: the place of its value among all, by text
-	kinds   map[string]*gangKind // gangs that looked at the domains
-	key     []byte
+	touched  []int32 // domains something was taken from, perhaps more than once
+	classes  uint64  // version of the classes that counts are about
+	counts   []*domainCounts
+	rank     []int32 // by domain: the place of its value among all, by text
+	byRank   []int32
+	kinds    map[string]*gangKind // gangs that looked at the domains
+	key      []byte
+	contents contents
 }
 
 // topologies is the domains of each topology key: what the plan at work has taken, and what is remembered about them.
@@ -40,6 +41,7 @@ type topologies struct {
 func (ts *topologies) forget() {
 	for _, t := range ts.list {
 		t.forget()
+		t.contents = contents{}
 	}
 }
 
@@ -77,6 +79,7 @@ func (t *topState) reset(plan uint64) {
 			c.forget(d)
 		}
 	}
+	t.contents.forget(t.touched)
 	t.touched = t.touched[:0]
 }
 
@@ -96,6 +99,7 @@ func (t *topState) rankDomains(p *plan) {
 	for place, d := range order {
 		t.rank[d] = int32(place)
 	}
+	t.byRank = order
 	clear(t.kinds)
 }
 
@@ -194,10 +198,6 @@ const logMax = 1 << 16
 
 // countsOf returns the counts of a matcher, up to date.
 func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
-	if v := ts.w.Inventory.ClassVersion(); t.classes != v {
-		t.classes = v
-		t.forget()
-	}
 	set := ts.cat.SetOf(m)
 	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.set == set })
 	if at < 0 {

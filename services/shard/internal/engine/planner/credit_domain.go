@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"

@@ -8,12 +8,14 @@ import (
 // What the tests in planner_test need to know of the inside.
 
 // FastPaths names each fast path, and "all".
-func FastPaths() []string { return []string{"runs", "passing", "sums", "zones", "radix", "all"} }
+func FastPaths() []string {
+	return []string{"runs", "passing", "sums", "kinds", "zones", "radix", "all"}
+}
 
 // Without turns a fast path off.
 func (pl *Planner) Without(path string) {
 	is := func(name string) bool { return path == name || path == "all" }
-	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noZones: is("zones"), noRadix: is("radix")}
+	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noKinds: is("kinds"), noZones: is("zones"), noRadix: is("radix")}
 }
 
 // Took reports whether an allocation was made in a run.
@@ -56,4 +58,12 @@ func (pl *Planner) Counted() (sets, kinds int) {
 		sets, kinds = sets+len(t.counts), kinds+len(t.kinds)
 	}
 	return sets, kinds
+}
+
+// Contents is how many different free contents of domains a Planner has found.
+func (pl *Planner) Contents() (n int) {
+	for _, t := range pl.p.tops.list {
+		n += len(t.contents.list)
+	}
+	return n
 }

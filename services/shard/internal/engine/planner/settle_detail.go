@@ -3,13 +3,11 @@ package planner
 import (
 	"slices"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -182,6 +180,41 @@ type homes struct {
 	exists  bool
 	cluster *clusterState // the last one,
 	foreign bool          // and whether machines of other shards are bound to it
+	keys    map[*topState]*alike
+}
+
+// alike is domains of a key, one of all that own the same.
+type alike struct {
+	asked int // how many gangs looked at domains
+	list  []int32
+}
+
+// askedMost is how many gangs look at all domains.
+const askedMost = 8
+
+// domains lists the domains of a key to look at, or nil for all.
+func (re *reasons) domains(h *homes, t *topState) []int32 {
+	x := h.keys[t]
+	if x == nil {
+		x = &alike{}
+		if h.keys == nil {
+			h.keys = map[*topState]*alike{}
+		}
+		h.keys[t] = x
+	}
+	if x.asked++; x.asked <= askedMost && !re.off.noKinds {
+		return nil
+	}
+	if len(x.list) == 0 {
+		seen, key := map[string]bool{}, []byte(nil)
+		for d := range t.Top.Domains {
+			if key = appendCells(key[:0], t.Top.Domains[d].Owned); !seen[string(key)] {
+				seen[string(key)] = true
+				x.list = append(x.list, int32(d))
+			}
+		}
+	}
+	return x.list
 }
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
@@ -213,17 +246,19 @@ func (re *reasons) findDomain(cl *clusterState, w *needState, t *topState, x *sc
 	agg, foreign := cl.aggregate(w), x.homes.foreign
 	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
 	sum := x.rest
-	for d := range t.Top.Domains {
+	n, list := len(t.Top.Domains), []int32(nil)
+	if !foreign {
+		if list = re.domains(&x.homes, t); list != nil {
+			n = len(list)
+		}
+	}
+	for d := range n {
+		if list != nil {
+			d = int(list[d])
+		}
 		dom := &t.Top.Domains[d]
 		clear(sum)
-		for _, cell := range dom.Owned {
-			if !cl.fits(w, cell.Class) {
-				continue
-			}
-			for j, s := range cl.amount(w, cell.Class) {
-				sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(cell.N)))
-			}
-		}
+		addCells(cl, w, dom.Owned, sum)
 		if foreign {
 			re.addForeign(cl, w, int64(dom.Value), sum)
 		}
