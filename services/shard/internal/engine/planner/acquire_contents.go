@@ -59,7 +59,7 @@ func (c *contents) sync(ts *topologies, t *topState) bool {
 			c.stale = append(c.stale, x.Domain)
 		}
 		c.plan, c.read = ts.plans, 0
-	} else if c.cells > len(c.of) && !ts.off.noKinds {
+	} else if c.cells > len(c.of) && !ts.off.atOnce {
 		return false // for the rest of the plan
 	}
 	for _, d := range c.stale {
@@ -70,7 +70,7 @@ func (c *contents) sync(ts *topologies, t *topState) bool {
 		c.look(ts, t, d)
 	}
 	c.read = len(t.touched)
-	return c.cells <= len(c.of) || ts.off.noKinds
+	return c.cells <= len(c.of) || ts.off.atOnce
 }
 
 // look finds the content of a domain.

@@ -177,7 +177,7 @@ func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []i
 		g = &gangKind{agg: slices.Clone(cl.aggregate(w))}
 		t.kinds[string(t.key)] = g
 	}
-	if !t.ByClass && t.contents.sync(ts, t) && (ts.off.noKinds || g.asked*t.contents.cells < len(t.Top.Domains)) {
+	if !t.ByClass && t.contents.sync(ts, t) && (ts.off.atOnce || g.asked*t.contents.cells < len(t.Top.Domains)) {
 		g.asked++
 		return t.contents.best(cl, w, t, skip)
 	}

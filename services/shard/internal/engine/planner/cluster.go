@@ -25,6 +25,8 @@ type clusterState struct {
 	machines       []machineState
 	donors         []donor  // Needs with machines that may have something to offer to others
 	offer          []int64  // the most that a machine of each of them has unused
+	offerMost      []int64  // and the most of them all; empty: not known
+	inVain         int      // how many Needs have looked at all donors in vain since it was found
 	offering       []int32  // those machines
 	least          []int64  // what every recipient of shares asks for in one unit, at the least
 	shares         []share  //

@@ -222,6 +222,7 @@ func (sh *sharing) usedUp(g *needState) bool {
 // unpack says that what the machines of a Need are used for is to be found out again. Until then they may offer anything.
 func (cl *clusterState) unpack(g *needState) {
 	g.bits &^= wPacked
+	cl.offerMost = cl.offerMost[:0]
 	if g.slot < 0 {
 		if cap(cl.donors) == 0 {
 			cl.donors, cl.offer = make([]donor, 0, len(cl.needs)), make([]int64, 0, len(cl.needs)*cl.dimensions())

@@ -53,6 +53,9 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	}
 	x.offers = x.offers[:0]
 	unit := cl.unit(w)
+	if len(cl.offerMost) > 0 && !match.Covers(cl.offerMost, unit) {
+		return
+	}
 	for i, k := 0, len(unit); i < len(cl.donors); i++ {
 		if !match.Covers(cl.offer[i*k:(i+1)*k], unit) || cl.donors[i].need == w.at {
 			continue
@@ -77,6 +80,9 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 		sh.offers(w, &cl.donors[i], keep)
 	}
 	if len(x.offers) == 0 {
+		if cl.inVain++; cl.inVain >= inVainMost || sh.off.atOnce {
+			sh.measureOffers()
+		}
 		return
 	}
 	if w.bits&wSpread != 0 {
@@ -91,6 +97,37 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 			return
 		}
 		sh.give(w, x.offers[i].at, min(x.offers[i].k, missing))
+	}
+}
+
+// inVainMost is how many Needs look at all donors in vain until what these have left is found out again.
+const inVainMost = 32
+
+// measureOffers finds the most that donors have left after the shares that they gave, so that a Need that asks for more looks at none of them: one cluster can have as many Needs as rows, and as
+// many donors as machines.
+func (sh *sharing) measureOffers() {
+	cl, k := sh.cl, sh.cl.dimensions()
+	cl.inVain, cl.offerMost = 0, slices.Grow(cl.offerMost[:0], k)[:k]
+	clear(cl.offerMost)
+	for i := range cl.donors {
+		g, most := &cl.donors[i], cl.offer[i*k:(i+1)*k]
+		if cl.needs[g.need].bits&wPacked != 0 {
+			clear(most)
+			for _, at := range cl.offering[g.from : g.from+g.n] {
+				l := &cl.machines[at]
+				used := cl.at_(l.used, 0)
+				for j, s := range cl.supply(l) {
+					left := s - used[j]
+					if l.out >= 0 {
+						left -= cl.vec[int(l.out)+j]
+					}
+					most[j] = max(most[j], left)
+				}
+			}
+		}
+		for j, m := range most {
+			cl.offerMost[j] = max(cl.offerMost[j], m)
+		}
 	}
 }
 

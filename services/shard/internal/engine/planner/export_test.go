@@ -9,13 +9,13 @@ import (
 
 // FastPaths names each fast path, and "all".
 func FastPaths() []string {
-	return []string{"runs", "passing", "sums", "kinds", "zones", "radix", "all"}
+	return []string{"runs", "passing", "sums", "at once", "zones", "radix", "all"}
 }
 
 // Without turns a fast path off.
 func (pl *Planner) Without(path string) {
 	is := func(name string) bool { return path == name || path == "all" }
-	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noKinds: is("kinds"), noZones: is("zones"), noRadix: is("radix")}
+	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), atOnce: is("at once"), noZones: is("zones"), noRadix: is("radix")}
 }
 
 // Took reports whether an allocation was made in a run.
@@ -66,4 +66,12 @@ func (pl *Planner) Contents() (n int) {
 		n += len(t.contents.list)
 	}
 	return n
+}
+
+// Offered is the most that any machine of a cluster is known to have left for shares, in one dimension; -1: it is not known.
+func (pl *Planner) Offered(w *engine.World, cluster string) int64 {
+	if cl := pl.p.clusters.byID[w.Demand.Cluster(cluster).ID]; len(cl.offerMost) > 0 {
+		return cl.offerMost[0]
+	}
+	return -1
 }

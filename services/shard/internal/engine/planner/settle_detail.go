@@ -202,7 +202,7 @@ func (re *reasons) domains(h *homes, t *topState) []int32 {
 		}
 		h.keys[t] = x
 	}
-	if x.asked++; x.asked <= askedMost && !re.off.noKinds {
+	if x.asked++; x.asked <= askedMost && !re.off.atOnce {
 		return nil
 	}
 	if len(x.list) == 0 {
