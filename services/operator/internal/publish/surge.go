@@ -13,7 +13,7 @@ import (
 )
 
 // A rollout creates Pods beyond the replicas of its Deployment, and their places come free when Pods of the other template leave. Such a Pod is
-// extra: it counts once it takes the demand of a Pod that left, runs on a node, or has waited (OP-5.30).
+// extra: it counts once it takes the demand of a Pod that left, or has waited (OP-5.30).
 
 const (
 	extraFor = 5 * time.Second // that an extra Pod waits
@@ -70,7 +70,7 @@ func (t *templates) others(workload, template string) bool {
 	return t.all[workload] > t.of[templateOf{workload, template}]
 }
 
-// extra returns the wait of a new Pod; nil: it counts at once. That of a Pod on a node is over once it is known what it took the place of.
+// extra returns the wait of a new Pod; nil: it counts at once.
 func (p *Publisher) extra(r *request.Request, key aggregate.Key, n newcomer, now time.Time) *extra {
 	pod := p.pod(n.uid)
 	if !r.Pending() || !stays(pod) || !p.templates.others(pod.Workload, pod.Template) || len(p.holds.extras) >= extraMax {
@@ -128,8 +128,8 @@ func (p *Publisher) countExtras(now time.Time) (next time.Time) {
 	return next
 }
 
-// bound counts an extra Pod that got a node. If another new Pod of its template was counted and has none, it was counted in the place of that one,
-// which now waits itself: kube-scheduler does not bind in the order in which we count.
+// bound takes an extra Pod that got a node. If another new Pod of its template was counted and has none, it was counted in the place of that one,
+// which now waits itself: kube-scheduler does not bind in the order in which we count. Otherwise it waits on: it found room that was there.
 func (p *Publisher) bound(pod *pods.Pod) {
 	x := p.holds.extras[p.byPod[pod.UID].key]
 	if x == nil || x.pod.uid != pod.UID {
@@ -137,7 +137,6 @@ func (p *Publisher) bound(pod *pods.Pod) {
 	}
 	pair, other := p.counted(x, time.Now())
 	if other == nil {
-		p.countExtra(x)
 		return
 	}
 	p.holds.drop(x)

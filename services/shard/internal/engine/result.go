@@ -236,7 +236,20 @@ func (r *Result) Names(ref Ref, fingerprint, group string) bool {
 // Attribution returns what a machine is attributed to when it is bound for a Need (ENG-5.5).
 func (r *Result) Attribution(ref Ref) inventory.Attribution {
 	n, _ := r.Need(ref)
+	if ref.Row >= FoldedRow {
+		b := r.Blocks[ref.Block]
+		n = b.Folded[ref.Row-FoldedRow].Attributed(b.Needs)
+	}
 	return AttributionOf(n)
+}
+
+// Attributed returns what the machines of a folded Need are attributed to: its only member, which may grow out of the fold and still owns them, or
+// else the fold (ENG-8.3).
+func (f *Folded) Attributed(rows []demand.Need) *demand.Need {
+	if len(f.Members) == 1 {
+		return &rows[f.Members[0]]
+	}
+	return &f.Need
 }
 
 func AttributionOf(n *demand.Need) inventory.Attribution {

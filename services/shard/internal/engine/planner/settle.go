@@ -289,5 +289,8 @@ func (st *settling) promises() {
 
 func (cs *clusters) attributionFor(t allocation) inventory.Attribution {
 	cl, w := cs.state(t)
+	if w.row >= engine.FoldedRow {
+		return engine.AttributionOf(cl.folds[w.row-engine.FoldedRow].Attributed(cl.d.Needs))
+	}
 	return engine.AttributionOf(cl.need(w))
 }
