@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
@@ -80,6 +81,64 @@ func TestPodAffinityFollowsThePodsThatRun(t *testing.T) {
 	if !maps.Equal(before, after) {
 		t.Errorf("running Pods moved:\n%v\n%v", before, after)
 	}
+}
+
+// ENG-8.3: Pods that must share a zone fit one machine. They roll out, and later there are more of them: they get small machines beside their own, which
+// is not drained, and not the dear one that would hold all of them.
+func TestPodsThatShareAZoneKeepTheirMachineWhenTheyGrow(t *testing.T) {
+	t.Parallel()
+	s := fixture.StartT(t, fixture.Config{
+		Offerings: spot(6) + `- {name: large, instance_type: test.16x, zone: test-1b, capacity_type: on_demand, count: 2, price_per_hour: 0.80, resources: {cpu: "16", memory: 64Gi, pods: "110"}}` + "\n",
+		ShardArgs: []string{"--release-delay", "5s", "--release-delay-empty", "5s", "--reclaim-cap-fraction", "0"},
+	})
+	red := s.Clusters[0]
+	near := func(p *corev1.PodSpec) {
+		p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}}}
+	}
+	runs := func(what string, pods, nodes int) {
+		t.Helper()
+		until(t, s, red, what, func(p fixture.Picture) bool {
+			return p.PodsRunning == pods && p.PodsPending == 0 && p.Nodes == nodes && p.NodesReady == nodes
+		})
+	}
+	deploy(t, red, fixture.Workload{Name: "web", Replicas: 2, CPU: "2", Memory: "64Mi", Edit: near})
+	runs("two Pods on one machine", 2, 1)
+	first := nodesOf(t, red)
+	if _, err := red.Client().AppsV1().Deployments("default").Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, s, red, "the extra Pod of the rollout running", func(p fixture.Picture) bool { return p.Nodes > 1 || p.PodsRunning == 3 })
+	scale(t, red, "web", 5)
+	runs("five Pods on three small machines", 5, 3)
+	time.Sleep(8 * time.Second) // longer than the release delays
+	runs("all of it stays", 5, 3)
+	after := nodesOf(t, red)
+	for name, uid := range first {
+		if after[name] != uid {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	for name := range after {
+		if strings.Contains(name, "large") {
+			t.Errorf("%s was bought", name)
+		}
+	}
+}
+
+// nodesOf are the uids of the Nodes.
+func nodesOf(t *testing.T, c *fixture.Cluster) map[string]string {
+	t.Helper()
+	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "bigfleet.lucy.sh/provider"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, n := range nodes.Items {
+		out[n.Name] = string(n.UID)
+	}
+	return out
 }
 
 // zonesOf counts the Pods of an app by the zone in which they run.
