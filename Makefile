@@ -145,6 +145,10 @@ SEED  ?= 1
 sim: prerequisites ## Simulated fleets with faults: SEEDS=n of them from SEED=first on (docs/simulator.md).
 	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed$(if $(filter 2000,$(SEEDS)), -coverage)
 
+.PHONY: mutants
+mutants: prerequisites ## N=100 random changes of the engine, one at a time, from SEED: how many its tests notice (docs/engine.md). Half a minute each, one processor; a run that was stopped goes on.
+	@mkdir -p $(BIN) && go build -C tools/mutants -o $(BIN)/mutants . && nice -n 15 $(BIN)/mutants -n $(or $(N),100) -seed $(SEED) -results $(BIN)/mutants-$$(git rev-parse --short HEAD)-$(SEED).txt
+
 .PHONY: worst
 worst: prerequisites ## B15: acknowledgements of one cluster beside another at all limits of a roll-up (docs/benchmarks/B15.md).
 	cd e2e && go test -count=1 -v -run TestWorstTenant ./hostile

@@ -1,0 +1,3 @@
+module github.com/bigfleet-dev/bigfleet/tools/mutants
+
+go 1.26.0
