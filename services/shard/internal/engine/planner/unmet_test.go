@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
@@ -47,5 +48,23 @@ func TestGangsThatAskTheSameAreRefusedAlike(t *testing.T) {
 	}
 	if len(r.Short) != 8 {
 		t.Errorf("%d gangs are short, not 8", len(r.Short))
+	}
+}
+
+// ENG-5.7, ENG-16.1: a machine that folded gangs no longer need is released in their name.
+func TestMachinesOfFoldedGangsAreReleasedForThem(t *testing.T) {
+	s := newStage()
+	s.answer(t, strings.Split(`need red/g1 cpu=2 unit=cpu:1 same=rack
+need red/g2 cpu=2 unit=cpu:1 same=rack
+need red/g3 cpu=2 unit=cpu:1 same=rack
+machine m1 idle cpu=4 label.rack=ra
+machine m2 idle cpu=4 label.rack=ra
+run 5
+need red/g2 cpu=0
+need red/g3 cpu=0`, "\n"))
+	r := s.plan(t)
+	sameBytes(t, s.w, r, reference.Plan(s.input()))
+	if len(r.Actions) != 1 || r.Actions[0].Kind != engine.Reclaim || s.name(r, r.Actions[0].Need) != "red/fold(g1)" {
+		t.Errorf("%+v, want a reclaim in the name of red/fold(g1)", r.Actions)
 	}
 }
