@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 )
@@ -237,6 +238,26 @@ func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
 	const slack = 2 // the race detector's build has one more; one for each cluster would be 98
 	if small, large := allocations(2), allocations(100); large > small+slack {
 		t.Errorf("%v allocations with 2 clusters, %v with 100", small, large)
+	}
+}
+
+// ENG-21.4: a plan after more changes of demand than are remembered sees the first of them, too, whatever happened to machines.
+func TestAPlanAfterVeryManyChangesSeesThemAll(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		machine m1 configured=red for=web cpu=4
+		machine m2 configured=blue for=web cpu=4
+		machine m3 idle cpu=4`)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	s.do("need red/web cpu=8")
+	for k := range int32(1 << 15) {
+		s.w.Demand.SetFacts("blue", demand.Facts{Heard: true, SharingPerMille: 1 + k%2})
+	}
+	if r := pl.Plan(engine.Input{World: s.w}); len(r.Actions) != 1 || r.Actions[0].Kind != engine.Bootstrap {
+		t.Errorf("red asks for one machine more, and %v", r.Actions)
 	}
 }
 
