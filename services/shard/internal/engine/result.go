@@ -95,7 +95,7 @@ type Promised struct {
 // Counters is the material of the engine's metrics (ENG-22).
 type Counters struct {
 	OpenNeeds, DirtyClusters                                      int
-	Allocations, Displaced                                        int
+	Allocations, Displaced                                        int // Displaced: each Need once for each machine that it lost (ENG-14.8)
 	CreditHit, CreditMiss, MatchHit, MatchMiss, FoldHit, FoldMiss int
 	OrderHit, OrderMiss                                           int
 	Shares, JoinOverdue, JoinGuarded                              int

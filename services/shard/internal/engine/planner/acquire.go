@@ -147,13 +147,14 @@ func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int3
 			continue
 		}
 		for i := l.shares; i >= 0; {
-			next := cl.shares[i].nextOn
-			if loser := &cl.needs[cl.shares[i].to]; loser.priority < priority {
-				cl.dropShare(i)
-				cl.recount(loser)
-				al.queue.requeue(cl, loser)
+			loser := &cl.needs[cl.shares[i].to]
+			if loser.priority >= priority {
+				i = cl.shares[i].nextOn
+				continue
 			}
-			i = next
+			cl.dropSharesOf(loser, at) // all at once: the loser counts once
+			al.queue.requeue(cl, loser)
+			i = l.shares
 		}
 		loser := &cl.needs[l.claim]
 		cl.release(at)

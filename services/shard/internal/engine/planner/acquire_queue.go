@@ -14,7 +14,7 @@ type allocationQueue struct {
 	order     []keyed        // or in this order
 	at        int            // how many of them have been visited
 	requeued  allocationHeap // Needs that lost something and get another allocation (12.6)
-	displaced int            // how often that happened
+	displaced int            // how often that happened: once for each machine that a Need lost (14.8)
 }
 
 // begin queues Needs: as they lie, or in the given order.

@@ -9,6 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/reference"
 )
 
 // replan plans with a memory and says whose credit was found again and whose verdicts were published again.
@@ -272,6 +273,23 @@ func TestAllocationsAndDisplacementsAreCounted(t *testing.T) {
 	r := planner.Plan(engine.Input{World: s.w})
 	if c := r.Counters; c.OpenNeeds != 1 || c.Allocations != 2 || c.Displaced != 1 {
 		t.Errorf("%d open, %d allocations, %d displaced", c.OpenNeeds, c.Allocations, c.Displaced)
+	}
+}
+
+// ENG-14.8: a Need with a hard spread gets one share of a machine after the other, as each lets the next one count. It loses them together.
+func TestANeedThatLosesSeveralSharesOfAMachineCountsOnce(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/high cpu=10 unit=cpu:10 priority=9 in=type:gpu
+		need red/own cpu=2 unit=cpu:2 priority=2 in=zone:a
+		need red/other cpu=2 unit=cpu:2 priority=2 in=zone:b
+		need red/even cpu=4 unit=cpu:1 priority=1 spread=zone:1
+		machine m1 configured=red for=own zone=a type=gpu cpu=10
+		machine m2 configured=red for=other zone=b type=plain cpu=10`)
+	for name, plan := range map[string]func(engine.Input) *engine.Result{"planner": planner.Plan, "reference": reference.Plan} {
+		if c := plan(engine.Input{World: s.w}).Counters; c.Displaced != 2 { // own, which claims m1, and even
+			t.Errorf("%s: %d displaced", name, c.Displaced)
+		}
 	}
 }
 

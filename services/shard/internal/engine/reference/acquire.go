@@ -134,14 +134,17 @@ func (n acquisition) reattribute(d *Need) {
 				continue
 			}
 		}
-		n.displaced++
+		losers := []*Need{m.claim}
 		for _, sh := range slices.Clone(m.shares) {
 			if sh.to.Form.Priority < d.Form.Priority {
-				n.displaced++
+				if !slices.Contains(losers, sh.to) {
+					losers = append(losers, sh.to)
+				}
 				m.shares = slices.DeleteFunc(m.shares, func(x *Share) bool { return x == sh })
 				sh.to.received = slices.DeleteFunc(sh.to.received, func(x *Share) bool { return x == sh })
 			}
 		}
+		n.displaced += len(losers)
 		n.drop(m.claim, m) // its allocation is still to come (ENG-12.6)
 		n.claim(d, m)
 	}

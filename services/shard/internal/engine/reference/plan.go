@@ -18,7 +18,7 @@ type State struct {
 	Result      *engine.Result
 	needs       []*Need        // of all clusters, in allocation order
 	slotsBefore map[string]int // free Speculative machines of each kind of hardware, before the allocations
-	displaced   int            // claims and shares that reattribution took (ENG-12.5)
+	displaced   int            // needs that reattribution took a machine from, once for each machine (ENG-14.8)
 }
 
 // Machine is one machine and who uses it.
