@@ -103,8 +103,8 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 // inVainMost is how many Needs look at all donors in vain until what these have left is found out again.
 const inVainMost = 32
 
-// measureOffers finds the most that donors have left after the shares that they gave, so that a Need that asks for more looks at none of them: one cluster can have as many Needs as rows, and as
-// many donors as machines.
+// measureOffers finds the most that donors have left after the shares that they gave, so that a Need that asks for more looks at none of them:
+// one cluster can have as many Needs as rows, and as many donors as machines.
 func (sh *sharing) measureOffers() {
 	cl, k := sh.cl, sh.cl.dimensions()
 	cl.inVain, cl.offerMost = 0, slices.Grow(cl.offerMost[:0], k)[:k]
