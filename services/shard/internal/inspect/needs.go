@@ -45,27 +45,13 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 	if err != nil {
 		return err
 	}
-	done, err := s.reads.take(ctx)
+	v, rows, header, err := s.selected(ctx, q, only)
 	if err != nil {
 		return err
 	}
-	v := s.cfg.View()
-	if q.AtUnixNanos > 0 {
-		then, err := s.past.at(0, q.AtUnixNanos)
-		if err != nil {
-			return err
-		}
-		v = then.publish()
-	}
-	since, changes := s.since(q)
-	rows, total, short := selectRows(v, only, q, since)
-	done()
 	if len(after) > 0 {
 		rows = rows[position(rows, after):]
 	}
-	header := &pb.InspectNeedsHeader{Cycle: v.Status.Cycle, ComputedAtUnixNanos: v.Wall(v.Status.CycleAt), TotalNeeds: int32(total),
-		UnsatisfiedNeeds: int32(short), ShardId: s.cfg.ShardID,
-		Revision: s.revision(v.At), ChangesOnly: changes}
 	if n := int(q.Limit); n > 0 && len(rows) > n {
 		rows = rows[:n]
 		header.NextPageToken = rowToken(rows[n-1])
@@ -79,6 +65,27 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 		}
 	}
 	return nil
+}
+
+// selected is what a request asks for. The read ends here, before anything is sent.
+func (s *Server) selected(ctx context.Context, q *pb.InspectNeedsRequest, only string) (*core.Publish, []row, *pb.InspectNeedsHeader, error) {
+	done, err := s.reads.take(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer done()
+	v := s.cfg.View()
+	if q.AtUnixNanos > 0 {
+		then, err := s.past.at(0, q.AtUnixNanos)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		v = then.publish()
+	}
+	since, changes := s.since(q)
+	rows, total, short := selectRows(v, only, q, since)
+	return v, rows, &pb.InspectNeedsHeader{Cycle: v.Status.Cycle, ComputedAtUnixNanos: v.Wall(v.Status.CycleAt), TotalNeeds: int32(total),
+		UnsatisfiedNeeds: int32(short), ShardId: s.cfg.ShardID, Revision: s.revision(v.At), ChangesOnly: changes}, nil
 }
 
 // revision names a view of this process; since is the view that a request names, where only changes are asked for.

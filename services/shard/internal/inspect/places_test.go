@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -104,6 +105,47 @@ func TestStalledReadersBlockNoOther(t *testing.T) {
 	}
 	if n := len(s.streams.held); n != 0 {
 		t.Errorf("%d callers hold streams that have ended", n)
+	}
+}
+
+// SHARD-23.1: a read gives its place back however it ends, also when it asks for what is not kept.
+func TestRefusedReadsHoldNoPlace(t *testing.T) {
+	s := New(Config{View: func() *core.Publish { return &core.Publish{} }, Records: audit.New(audit.Config{})})
+	_, handler := bigfleetv1alpha1connect.NewShardReadHandler(s)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	c := bigfleetv1alpha1connect.NewShardReadClient(server.Client(), server.URL)
+	for name, ask := range map[string]func() error{
+		"needs of the past": func() error {
+			answers, err := c.InspectNeeds(t.Context(), connect.NewRequest(&pb.InspectNeedsRequest{AtUnixNanos: 1}))
+			if err != nil {
+				return err
+			}
+			for answers.Receive() {
+			}
+			return errors.Join(answers.Err(), answers.Close())
+		},
+		"cycles of the past": func() error {
+			_, err := c.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstCycle: 1, SecondCycle: 2}))
+			return err
+		},
+		"costs of the past": func() error {
+			_, err := c.GetCost(t.Context(), connect.NewRequest(&pb.GetCostRequest{SinceUnixNanos: 1}))
+			return err
+		},
+		"a page that is none": func() error {
+			_, err := c.ListMachines(t.Context(), connect.NewRequest(&pb.ListMachinesRequest{PageToken: "x"}))
+			return err
+		},
+	} {
+		for range 20 {
+			if err := ask(); err == nil || connect.CodeOf(err) == connect.CodeResourceExhausted {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if len(s.reads.held) != 0 || s.reads.kinds[false] != 0 {
+		t.Errorf("reads that have ended are held: %v, %v", s.reads.held, s.reads.kinds)
 	}
 }
 
