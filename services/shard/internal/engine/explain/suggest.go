@@ -218,8 +218,7 @@ func (s *suggester) addMachines() {
 	over := s.x.cl.Overhead.Quantities(s.in.World.Space.Dimensions)
 	gap, n := copies(&m, s.e.Residual, over), copies(&m, lack, over)
 	values := s.spreadValues(&m)
-	for _, count := range slices.Compact([]int{min(gap, n), n, 2 * n, 4 * n, 64 * n}) {
-		var edits []Edit
+	machines := func(count int) (edits []Edit, say string) {
 		for k := range count {
 			for v, value := range values {
 				one := m
@@ -231,11 +230,18 @@ func (s *suggester) addMachines() {
 				edits = append(edits, PutMachine{one})
 			}
 		}
-		s.add("Add "+machineCount(len(edits))+s.unlike(&m, like)+".", s.key, edits...)
-		if s.x.spread != "" && count == 64*n { // where fewer domains can be had than the constraint requires
-			s.change("Set whenUnsatisfiable to ScheduleAnyway, and add "+machineCount(len(edits))+s.unlike(&m, like)+".",
-				func(r *demand.Row) { r.Profile.Spread = nil }, edits...)
-		}
+		return edits, machineCount(len(edits)) + s.unlike(&m, like) + "."
+	}
+	for _, count := range slices.Compact([]int{min(gap, n), n, 2 * n, 4 * n, 64 * n}) {
+		edits, say := machines(count)
+		s.add("Add "+say, s.key, edits...)
+	}
+	if len(s.row.Profile.Spread) == 0 {
+		return
+	}
+	for _, count := range [...]int{2 * n, 64 * n} { // where fewer domains can be had than the constraint requires
+		edits, say := machines(count)
+		s.change("Set whenUnsatisfiable to ScheduleAnyway, and add "+say, func(r *demand.Row) { r.Profile.Spread = nil }, edits...)
 	}
 }
 
