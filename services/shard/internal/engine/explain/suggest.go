@@ -182,11 +182,11 @@ func (s *suggester) spread() {
 
 // priority suggests the least priority that displaces somebody, and the one that displaces everybody listed.
 func (s *suggester) priority() {
-	for _, h := range [...]func([]Holder) int32{lowestOf, highestOf} {
-		if len(s.e.Holders) == 0 {
-			return
-		}
-		p := h(s.e.Holders)
+	if len(s.e.Holders) == 0 {
+		return
+	}
+	for _, h := range [...]Holder{slices.MinFunc(s.e.Holders, byPriority), slices.MaxFunc(s.e.Holders, byPriority)} {
+		p := h.Priority
 		if p == 1<<31-1 || p < s.row.Profile.Priority {
 			continue
 		}
@@ -194,15 +194,7 @@ func (s *suggester) priority() {
 	}
 }
 
-func lowestOf(list []Holder) int32 {
-	return slices.MinFunc(list, func(a, b Holder) int { return int(sign64(int64(a.Priority) - int64(b.Priority))) }).Priority
-}
-
-func highestOf(list []Holder) int32 {
-	return slices.MaxFunc(list, func(a, b Holder) int { return int(sign64(int64(a.Priority) - int64(b.Priority))) }).Priority
-}
-
-func sign64(v int64) int64 { return min(1, max(-1, v)) }
+func byPriority(a, b Holder) int { return cmp.Compare(a.Priority, b.Priority) }
 
 // gapMax is how many machines a suggestion takes at most for the gap itself; beyond that it adds larger ones. It may add
 // several times as many, because other waiting Needs come first.
