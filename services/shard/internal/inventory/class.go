@@ -15,6 +15,7 @@ type Class struct {
 	Supply      resource.Vector
 	Counts      [states]int32 // machines by state as the engine sees it, owned or not
 	Stock       [pools]int32  // owned Idle and Speculative machines, whatever their promises and marks
+	Obtainable  int32         // those of Stock that are not withheld from all clusters
 	Pools       [pools]List   // owned, without promise and without a mark for all; by id
 	Elsewhere   int32         // Idle and Speculative machines of other shards
 

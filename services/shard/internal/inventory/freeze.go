@@ -83,7 +83,7 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 	t.classIDs = make(map[classKey]uint32, len(t.classes))
 	for id := range t.classes {
 		c := &t.classes[id]
-		c.Counts, c.Stock, c.Pools, c.Elsewhere = [states]int32{}, [pools]int32{}, [pools]List{}, 0
+		c.Counts, c.Stock, c.Obtainable, c.Pools, c.Elsewhere = [states]int32{}, [pools]int32{}, 0, [pools]List{}, 0
 		if c.refs > 0 {
 			t.classIDs[classKey{c.Shape, c.labels}] = uint32(id)
 		}

@@ -24,7 +24,11 @@ func (t *Table) index(i Index, by int32) {
 	}
 	if k, ok := r.stock(); ok {
 		c.Stock[k] += by
-		if n := c.Stock[IdlePool] + c.Stock[SpeculativePool]; n == 0 || by > 0 && n == 1 {
+		crosses := func(n int32) bool { return n == 0 || by > 0 && n == 1 }
+		if r.flags&markedAll == 0 {
+			c.Obtainable += by
+		}
+		if crosses(c.Stock[IdlePool]+c.Stock[SpeculativePool]) || r.flags&markedAll == 0 && crosses(c.Obtainable) {
 			t.stockChanged(r.Class)
 		}
 	}

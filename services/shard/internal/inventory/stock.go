@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// StockVersion grows when a class gains its first, or loses its last, owned machine that is Idle or Speculative.
+// StockVersion grows when a class gains its first, or loses its last, owned machine that is Idle or Speculative, or such a
+// machine that is not withheld from all clusters.
 func (t *Table) StockVersion() uint64 { return t.stockLog.base + uint64(len(t.stockLog.list)) }
 
 // StockChanges returns the classes whose stock did that since a version, perhaps more than once. ok is false if not all

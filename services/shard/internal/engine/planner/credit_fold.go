@@ -18,7 +18,7 @@ type folding struct {
 	version   uint64            // of stock and classes
 	forgotten uint64            // of the dimensions
 	mu        sync.Mutex        // of what follows, while clusters are credited
-	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
+	stock     map[string]uint32 // 1 plus a class that could hold the gang and can be had, or 0
 	names     map[string]string // group by aggregate
 
 	last      uint64   // version in the plan before
@@ -106,15 +106,15 @@ func (f *folding) begin(w *engine.World) {
 type gangRow struct {
 	row     int32
 	fate    fate
-	witness uint32 // byStock: a class in stock that could hold it
+	witness uint32 // byStock: a class that can be had and could hold it
 }
 
 type fate uint8
 
 const (
 	byCluster fate = iota // the Need and its own cluster alone
-	byStock               // foldable while a class is in stock
-	byNothing             // not foldable while no class that could hold it comes into stock
+	byStock               // foldable while machines of a class can be had
+	byNothing             // not foldable while no class that could hold it can be had
 )
 
 func (r gangRow) folds(cl *clusterState) bool { return cl.needs[cl.rowNeed[r.row]].bits&wFolded != 0 }
@@ -147,7 +147,7 @@ func (f *folding) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow
 	return false, g
 }
 
-// holderOf returns 1 plus a class in stock that could hold a gang, or 0.
+// holderOf returns 1 plus a class that could hold a gang and has machines that are not withheld from all clusters, or 0.
 func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 {
 	m := f.cat.Known(n.Form)
 	x.fold.key = n.Aggregate.AppendKey(append(append(x.fold.key[:0], m.Form.Match...), cl.f.ID...))
@@ -159,7 +159,7 @@ func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 
 	}
 	want := cl.projected(&n.Aggregate, x)
 	for _, c := range m.Classes {
-		if s := f.w.Inventory.Class(c).Stock; s[0]+s[1] > 0 && match.Covers(cl.f.Supply(c), want) {
+		if f.w.Inventory.Class(c).Obtainable > 0 && match.Covers(cl.f.Supply(c), want) {
 			holder = c + 1
 			break
 		}
@@ -333,8 +333,7 @@ func (f *folding) valid(cl *clusterState, x *scratch) bool {
 func (r gangRow) mayTurn(f *folding, cl *clusterState) bool {
 	switch r.fate {
 	case byStock:
-		s := f.w.Inventory.Class(r.witness).Stock
-		return s[0]+s[1] == 0
+		return f.w.Inventory.Class(r.witness).Obtainable == 0
 	case byNothing:
 		if len(f.stocked) == 0 {
 			return false
@@ -351,7 +350,7 @@ func (f *folding) followFree() {
 	changed, ok := inv.StockChanges(f.lastStock)
 	f.stocked = f.stocked[:0]
 	for _, c := range changed {
-		if s := inv.Class(c).Stock; s[0]+s[1] > 0 && !slices.Contains(f.stocked, c) {
+		if inv.Class(c).Obtainable > 0 && !slices.Contains(f.stocked, c) {
 			f.stocked = append(f.stocked, c)
 		}
 	}

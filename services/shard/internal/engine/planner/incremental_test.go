@@ -169,14 +169,13 @@ func TestAMemoKnowsWhenItEnds(t *testing.T) {
 	}
 }
 
-// ENG-8.7, ENG-21.3: whether a gang folds is asked again where a class came into stock or left it, and only for clusters
-// whose gangs match it.
+// ENG-8.7, ENG-21.3: whether a gang folds is asked again where a class can be had or no longer, and only for clusters whose gangs match it.
 func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 	s := newScript()
 	s.lines(`
-		need red/one cpu=8 unit=cpu:4 same=rack in=type:big,huge
-		need blue/two cpu=8 unit=cpu:4 same=rack in=type:other
-		need green/plain cpu=4 unit=cpu:4
+		need red/one cpu=8 unit=cpu:4 same=rack in=type:big,huge hold=backoff
+		need blue/two cpu=8 unit=cpu:4 same=rack in=type:other hold=backoff
+		need green/plain cpu=4 unit=cpu:4 hold=backoff
 		machine m1 speculative type=small cpu=4 label.rack=ra withheld=quota`)
 	pl := planner.NewPlanner()
 	last := pl.Plan(engine.Input{World: s.w})
@@ -184,10 +183,13 @@ func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 		change   string
 		credited int
 	}{
-		{"machine b1 speculative type=big cpu=8 label.rack=ra withheld=quota", 1},
-		{"machine b2 speculative type=big cpu=8 label.rack=rb withheld=quota", 0},
+		{"machine b1 speculative type=big cpu=8 label.rack=ra", 1},
+		{"machine b2 speculative type=big cpu=8 label.rack=rb", 0},
 		{"machine b1 failed", 0},
-		{"machine b2 failed", 1},
+		{"machine b2 withheld=quota", 1},
+		{"machine b3 speculative type=big cpu=8 label.rack=rb withheld=quota", 0},
+		{"machine b4 speculative type=big cpu=8 label.rack=rb", 1},
+		{"machine b4 failed", 1},
 	} {
 		s.lines(step.change)
 		r, credited, _ := replan(t, s, pl, last)
@@ -202,11 +204,11 @@ func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 func TestFoldsAreAskedAfterACreditThatWasLeft(t *testing.T) {
 	s := newScript()
 	s.lines(`
-		need red/one cpu=8 unit=cpu:4 same=rack in=type:big
+		need red/one cpu=8 unit=cpu:4 same=rack in=type:big hold=backoff
 		machine m1 speculative type=small cpu=4 label.rack=ra`)
 	pl := planner.NewPlanner()
 	last := pl.Plan(engine.Input{World: s.w})
-	for _, change := range []string{"machine b1 speculative type=big cpu=8 label.rack=ra withheld=quota", "machine b1 failed"} {
+	for _, change := range []string{"machine b1 speculative type=big cpu=8 label.rack=ra", "machine b1 withheld=quota"} {
 		s.lines(change)
 		pl.CreditAhead(engine.Input{World: s.w}, "red", 0)
 		r, credited, _ := replan(t, s, pl, last)

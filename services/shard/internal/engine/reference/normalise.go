@@ -91,7 +91,7 @@ func (n *State) Foldable(c *Cluster, d *demand.Need) bool {
 	}
 	for _, m := range n.Machines {
 		mine := m.Seen.Bound() && m.Cluster == c.Name || InFlight(m, c)
-		pool := !m.Foreign && (m.Seen == inventory.Idle || m.Seen == inventory.Speculative)
+		pool := !m.Foreign && (m.Seen == inventory.Idle || m.Seen == inventory.Speculative) && !WithheldFor(m, "")
 		if !mine && !pool || !n.Match(probe, m) {
 			continue
 		}
