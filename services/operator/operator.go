@@ -289,7 +289,7 @@ func (p *parts) buildDemand() (err error) {
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
-		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Missing: p.needStatus.Missing, Ready: p.machines.RowReady, Nodes: p.machines.Count, TakesPods: p.takesPods, Confined: p.demand.Confined, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Pods: p.pods, Request: p.demand.OfPod, Counted: p.demand.HasPod, Ahead: p.demand.RowsAhead, Satisfied: p.needStatus.Satisfied, Missing: p.needStatus.Missing, Ready: p.machines.RowReady, Nodes: p.machines.Count, AllNodes: p.machines.Nodes, TakesPods: p.takesPods, Confined: p.demand.Confined, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
 		Send: func(r *pb.UnplacedPods) {
 			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
 				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})

@@ -1377,7 +1377,10 @@ type UnplacedRow struct {
 	// Since when the oldest of them waits, cluster clock.
 	OldestSinceUnixNanos int64 `protobuf:"varint,3,opt,name=oldest_since_unix_nanos,json=oldestSinceUnixNanos,proto3" json:"oldest_since_unix_nanos,omitempty"`
 	// Vector sum of their requests.
-	Resources     map[string]string `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Resources map[string]string `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Values of the topology key of the row's first hard spread (in the order of CapacityNeed.spread) under which the scheduler puts no more of
+	// these Pods now. Empty: none, not known, or more than fit.
+	FullDomains   []string `protobuf:"bytes,5,rep,name=full_domains,json=fullDomains,proto3" json:"full_domains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1436,6 +1439,13 @@ func (x *UnplacedRow) GetOldestSinceUnixNanos() int64 {
 func (x *UnplacedRow) GetResources() map[string]string {
 	if x != nil {
 		return x.Resources
+	}
+	return nil
+}
+
+func (x *UnplacedRow) GetFullDomains() []string {
+	if x != nil {
+		return x.FullDomains
 	}
 	return nil
 }
@@ -5767,13 +5777,14 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x128\n" +
 	"\x12coverage_per_mille\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x10coveragePerMille\x12 \n" +
-	"\vsatisfiable\x18\x03 \x01(\bR\vsatisfiable\"\x90\x02\n" +
+	"\vsatisfiable\x18\x03 \x01(\bR\vsatisfiable\"\xc3\x02\n" +
 	"\vUnplacedRow\x12!\n" +
 	"\x06row_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\x05rowId\x12\x12\n" +
 	"\x04pods\x18\x02 \x01(\x05R\x04pods\x125\n" +
 	"\x17oldest_since_unix_nanos\x18\x03 \x01(\x03R\x14oldestSinceUnixNanos\x12U\n" +
-	"\tresources\x18\x04 \x03(\v2-.bigfleet.v1alpha1.UnplacedRow.ResourcesEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\tresources\x1a<\n" +
+	"\tresources\x18\x04 \x03(\v2-.bigfleet.v1alpha1.UnplacedRow.ResourcesEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\tresources\x121\n" +
+	"\ffull_domains\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10@\"\x04r\x02(?R\vfullDomains\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +

@@ -536,6 +536,14 @@ export declare type UnplacedRow = Message<"bigfleet.v1alpha1.UnplacedRow"> & {
    * @generated from field: map<string, string> resources = 4;
    */
   resources: { [key: string]: string };
+
+  /**
+   * Values of the topology key of the row's first hard spread (in the order of CapacityNeed.spread) under which the scheduler puts no more of
+   * these Pods now. Empty: none, not known, or more than fit.
+   *
+   * @generated from field: repeated string full_domains = 5;
+   */
+  fullDomains: string[];
 };
 
 /**

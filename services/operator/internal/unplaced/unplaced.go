@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
@@ -54,6 +55,7 @@ type Config struct {
 	Missing   func(row string) bool                              // that status says that a provider does not answer
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
 	Nodes     func() int                                         // of the cluster, now
+	AllNodes  func() []*corev1.Node                              // the same, with their labels
 	TakesPods func(node string) bool                             // a node is Ready and not cordoned
 	Confined  func(row string) bool                              // a row says in which domains its Pods may be
 	Send      func(*pb.UnplacedPods)                             // to a shard that wants it; nothing without one
@@ -142,6 +144,8 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 	nodes := w.Nodes()
 	stuck := w.Pods.Unschedulable()
 	var places map[string]int
+	var spread *spreads
+	full := 0
 	if len(stuck) > 0 {
 		places = w.places(now)
 	}
@@ -186,6 +190,12 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 			}
 			r = &pb.UnplacedRow{RowId: id}
 			rows[id], sums[id] = r, map[string]*big.Int{}
+			if len(q.Spec.Spread) > 0 && full < fullRowsMax {
+				if full++; spread == nil {
+					spread = w.spreads()
+				}
+				r.FullDomains = spread.full(p, q.Spec)
+			}
 		}
 		r.Pods++
 		if age >= unschedulableFor && !missing {

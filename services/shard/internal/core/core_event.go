@@ -163,6 +163,13 @@ type UnplacedRow struct {
 	RowID string `n:"1"`
 	Pods  int64  `n:"2"`
 	Since int64  `n:"3"` // wall clock of the cluster, shown only
+
+	Full []string `n:"4"` // values of the key of its spread under which the scheduler puts no more of its Pods now
+}
+
+// Equal reports whether two rows say the same.
+func (r UnplacedRow) Equal(o UnplacedRow) bool {
+	return r.RowID == o.RowID && r.Pods == o.Pods && r.Since == o.Since && slices.Equal(r.Full, o.Full)
 }
 
 // ListPage is part of the answer to a List.

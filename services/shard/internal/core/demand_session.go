@@ -189,12 +189,16 @@ func (c *sessions) unplacedReported(e UnplacedReported) {
 	if !cl.current(e.Session) {
 		return
 	}
-	news := !slices.Equal(cl.Unplaced, e.Rows)
+	news := !slices.EqualFunc(cl.Unplaced, e.Rows, UnplacedRow.Equal)
 	cl.Unplaced = e.Rows
 	cl.changed()
 	byID := make(map[string]int64, len(e.Rows))
+	full := map[string][]string{}
 	for _, r := range e.Rows {
 		byID[r.RowID] = max(r.Pods, 1)
+		if len(r.Full) > 0 && r.RowID != "" {
+			full[r.RowID] = r.Full
+		}
 	}
 	pods := make(map[demand.RowKey]int64, len(e.Rows))
 	if d := c.world.Demand.Cluster(cl.Name); d != nil && len(byID) > 0 {
@@ -205,6 +209,7 @@ func (c *sessions) unplacedReported(e UnplacedReported) {
 		}
 	}
 	c.ledger.sharing.Report(cl.Name, pods, c.now)
+	c.world.Demand.SetFull(cl.Name, func(n *demand.Need) []string { return full[n.RowID] })
 	if e.StatesUnbound {
 		c.ledger.sharing.ReportUnbound(cl.Name, c.rowsOf(cl.Name, e.Unbound))
 	}

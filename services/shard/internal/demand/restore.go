@@ -12,6 +12,8 @@ type Saved struct {
 	Unplaced bool  `n:"4"`
 	Room     int64 `n:"5"`
 	Own      int64 `n:"6"`
+
+	Full []string `n:"7"`
 }
 
 // Save lists the rows of a cluster in allocation order, with what the core said about each, and the overhead of its nodes.
@@ -25,7 +27,7 @@ func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity
 		n := &c.Needs[i]
 		rows = append(rows, Saved{Row: Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(dims),
 			MinUnit: n.MinUnit.Quantities(dims), RowID: n.RowID, Fingerprint: n.Form.Fingerprint}, Arrival: n.Arrival, Hold: c.Holds[i],
-			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.HeadroomOf(i)})
+			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.HeadroomOf(i), Full: c.FullOf(i)})
 		if i < len(c.Own) {
 			rows[i].Own = c.Own[i]
 		}
@@ -54,5 +56,6 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })
 	t.SetHeadroom(cluster, func(n *Need) int64 { return saved[n.RowKey()].Room })
 	t.SetOwn(cluster, func(n *Need) int64 { return saved[n.RowKey()].Own })
+	t.SetFull(cluster, func(n *Need) []string { return saved[n.RowKey()].Full })
 	t.touch(c)
 }

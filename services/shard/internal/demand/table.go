@@ -14,11 +14,12 @@ import (
 type Cluster struct {
 	ID       symbol.ID // in Space.Clusters
 	Name     string
-	Needs    []Need  // in allocation order; replaced as a whole, never changed in place
-	Holds    []Hold  // of each Need; replaced as a whole
-	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
-	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16), or less, if negative (ENG-11.18); replaced as a whole
-	Own      []int64 // of each Need, or nil: units that its own machines shall hold if it has headroom, or 0: not known (ENG-11.16); replaced as a whole
+	Needs    []Need     // in allocation order; replaced as a whole, never changed in place
+	Holds    []Hold     // of each Need; replaced as a whole
+	Unplaced []bool     // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
+	Headroom []int64    // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16), or less, if negative (ENG-11.18); replaced as a whole
+	Own      []int64    // of each Need, or nil: units that its own machines shall hold if it has headroom, or 0: not known (ENG-11.16); replaced as a whole
+	Full     [][]string // of each Need, or nil: values of its spread's key under which its scheduler puts no more of its Pods now (ENG-13.9a); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -126,7 +127,7 @@ func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity,
 	before := c.Needs
 	c.Overhead.Release(t.space.Dimensions)
 	t.rows += len(needs) - len(c.Needs)
-	c.Unplaced, c.Headroom, c.Own = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom), carry(c, needs, c.Own)
+	c.Unplaced, c.Headroom, c.Own, c.Full = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom), carry(c, needs, c.Own), carry(c, needs, c.Full)
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
 	t.discard(before) // after the new rows were counted, so that what stays is never forgotten in between
 	if did.Changed {
@@ -250,60 +251,59 @@ func (t *Table) SetHolds(cluster string, f func(n *Need) Hold) bool {
 // SetUnplaced marks the Needs of a cluster whose Pods its scheduler could not place; f is asked for each one. The mark
 // shows in verdicts and changes no decision (ENG-11.14).
 func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
-	c := t.clusters[cluster]
-	if c == nil {
-		return false
-	}
-	var marks []bool
-	for i := range c.Needs {
-		if f(&c.Needs[i]) {
-			if marks == nil {
-				marks = make([]bool, len(c.Needs))
-			}
-			marks[i] = true
-		}
-	}
-	if slices.Equal(marks, c.Unplaced) {
-		return false
-	}
-	c.Unplaced = marks
-	t.touch(c)
-	return true
+	return set(t, cluster, f, func(c *Cluster) *[]bool { return &c.Unplaced }, same)
 }
 
 // SetHeadroom sets how many min units the Needs of a cluster shall have beyond what they ask for, because the scheduler could not
 // place Pods on what covers them (ENG-11.16), or below that, because their Pods run on machines of other Needs (ENG-11.18: negative);
 // f is asked for each one.
 func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
-	return t.setUnits(cluster, f, func(c *Cluster) *[]int64 { return &c.Headroom })
+	return set(t, cluster, f, func(c *Cluster) *[]int64 { return &c.Headroom }, same)
 }
 
 // SetOwn sets how many min units the own machines of Needs with headroom shall hold: no share stands for those of them that they do not hold
 // yet (ENG-11.16). 0 is not known.
 func (t *Table) SetOwn(cluster string, f func(n *Need) int64) bool {
-	return t.setUnits(cluster, f, func(c *Cluster) *[]int64 { return &c.Own })
+	return set(t, cluster, f, func(c *Cluster) *[]int64 { return &c.Own }, same)
 }
 
-func (t *Table) setUnits(cluster string, f func(n *Need) int64, of func(c *Cluster) *[]int64) bool {
+// SetFull sets under which values of the key of its spread the scheduler puts no more Pods of a Need now (ENG-13.9a); f is asked for each one.
+func (t *Table) SetFull(cluster string, f func(n *Need) []string) bool {
+	return set(t, cluster, f, func(c *Cluster) *[][]string { return &c.Full }, slices.Equal)
+}
+
+// set replaces what is said of each Need of a cluster, and reports whether it differs. Where nothing is said of any, the list is nil.
+func set[T any](t *Table, cluster string, f func(n *Need) T, of func(c *Cluster) *[]T, equal func(a, b T) bool) bool {
 	c := t.clusters[cluster]
 	if c == nil {
 		return false
 	}
-	var list []int64
+	var list []T
+	var nothing T
 	for i := range c.Needs {
-		if units := f(&c.Needs[i]); units != 0 {
+		if v := f(&c.Needs[i]); !equal(v, nothing) {
 			if list == nil {
-				list = make([]int64, len(c.Needs))
+				list = make([]T, len(c.Needs))
 			}
-			list[i] = units
+			list[i] = v
 		}
 	}
-	if slices.Equal(list, *of(c)) {
+	if slices.EqualFunc(list, *of(c), equal) {
 		return false
 	}
 	*of(c) = list
 	t.touch(c)
 	return true
+}
+
+func same[T comparable](a, b T) bool { return a == b }
+
+// FullOf is what SetFull said of the Need at a position.
+func (c *Cluster) FullOf(i int) []string {
+	if i < 0 || i >= len(c.Full) {
+		return nil
+	}
+	return c.Full[i]
 }
 
 // ReservedOf is how many units of what the Need at a position lacks shares do not serve: those of its headroom that its own machines do not

@@ -164,7 +164,7 @@ func (h *Handler) retry(ctx context.Context, l *live, hello *pb.Hello) error {
 func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
 	e := core.UnplacedReported{Cluster: l.cluster, Session: l.number}
 	for _, r := range m.Rows {
-		e.Rows = append(e.Rows, core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos})
+		e.Rows = append(e.Rows, core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos, Full: r.FullDomains})
 	}
 	slices.SortFunc(e.Rows, func(a, b core.UnplacedRow) int { return strings.Compare(a.RowID, b.RowID) })
 	if e.StatesUnbound = m.UnboundStated; e.StatesUnbound {

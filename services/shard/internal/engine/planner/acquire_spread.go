@@ -7,6 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -19,7 +20,8 @@ type spreading struct {
 	cover    *cover.Search
 
 	match.Rooms
-	grows []bool // by value: a machine is free for the Need
+	grows []bool   // by value: a machine is free for the Need
+	full  []string // values under which none is taken
 	zones []zone
 	picks []spreadPick
 	rest  []int64 // scratch
@@ -64,7 +66,7 @@ func (s *spreading) withFree(cl *clusterState, w *needState) {
 		if at == len(s.grows) {
 			s.grows = append(s.grows, false)
 		}
-		s.grows[at] = true
+		s.grows[at] = s.open(t, d)
 	}
 }
 
@@ -102,31 +104,46 @@ func (s *spreading) zoneIndexes(cl *clusterState, w *needState, t *topState) []*
 	return s.cat.ZonesOf(s.cat.Of(cl.matcher(w), cl.f, w.bucket), t.Top)
 }
 
-// acquire takes free machines, as evenly over the values as units are, until w is covered or nothing helps.
+// open reports whether machines of a domain may be taken.
+func (s *spreading) open(t *topState, d int) bool {
+	return len(s.full) == 0 || !slices.Contains(s.full, s.w.Space.Strings.Text(t.Top.Domains[d].Value))
+}
+
+// acquire takes free machines until w is covered or nothing helps: room beyond its demand first where kube-scheduler would put its Pods now (ENG-13.9a).
 func (s *spreading) acquire(cl *clusterState, w *needState) {
 	if !cl.short(w) {
 		return
 	}
+	asked := cl.unitsIn(w, cl.aggregate(w))
+	if room := cl.headroomOf(w); room > 0 && len(cl.d.FullOf(int(w.row))) > 0 {
+		s.full = cl.d.FullOf(int(w.row))
+		s.takeAll(cl, w, min(asked, resource.AddSat(roomsOf(cl, w).Served(), room)))
+		s.full = nil
+	}
+	s.takeAll(cl, w, asked)
+}
+
+// takeAll takes free machines, as evenly over the values as units are, until so many units run or nothing helps.
+func (s *spreading) takeAll(cl *clusterState, w *needState, asked int64) {
 	for took := true; took; {
-		idle := s.takeEvenly(cl, w, inventory.IdlePool)
-		took = s.takeEvenly(cl, w, inventory.SpeculativePool) || idle
+		idle := s.takeEvenly(cl, w, inventory.IdlePool, asked)
+		took = s.takeEvenly(cl, w, inventory.SpeculativePool, asked) || idle
 	}
 }
 
 // takeEvenly raises the room under each value by machines of one pool.
-func (s *spreading) takeEvenly(cl *clusterState, w *needState, k inventory.Pool) bool {
+func (s *spreading) takeEvenly(cl *clusterState, w *needState, k inventory.Pool, asked int64) bool {
 	t := s.tops.of(w.key)
 	if t == nil || !s.free.Any(cl.matcher(w), k) {
 		return false
 	}
 	s.withFree(cl, w)
-	asked := cl.unitsIn(w, cl.aggregate(w))
 	if s.Served() >= asked {
 		return false
 	}
 	s.zones, s.picks = s.zones[:0], s.picks[:0]
 	for d := range t.Top.Domains {
-		if s.freeIn(cl, w, t, d, k) {
+		if s.open(t, d) && s.freeIn(cl, w, t, d, k) {
 			s.zones = append(s.zones, zone{d: int32(d), at: s.Position(t.Top.Domains[d].Value)})
 		}
 	}

@@ -35,7 +35,8 @@ type fleetRow struct {
 	arrival  int64
 	hold     demand.Hold
 	unplaced bool
-	room     int64 // negative: served elsewhere
+	room     int64    // negative: served elsewhere
+	full     []string // values of its spread's key
 }
 
 type fleetMachine struct {
@@ -269,11 +270,14 @@ func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
 		}
 		r.Aggregate = append(slices.Clone(r.Aggregate), milli(name, k))
 	}
-	room := int64(0)
+	room, full := int64(0), []string(nil)
 	if chance(t, 15) {
 		room = oneOf[int64](t, -1, -1, -2, -3, -10, 1, 2)
 	}
-	return fleetRow{room: room, row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
+	if len(r.Profile.Spread) > 0 && chance(t, 40) {
+		room, full = oneOf[int64](t, 1, 1, 2, 3), oneOf(t, []string{"a"}, []string{"b"}, []string{"a", "b"}, []string{"r1"}, []string{"r2", "r3"}, nil)
+	}
+	return fleetRow{room: room, full: full, row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
 		hold: oneOf(t, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
 			demand.NotHeld, demand.HeldParked, oneOf(t, demand.HeldOffline, demand.HeldBootstrapBackoff))}
 }
@@ -443,11 +447,11 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 		w.Demand.Replace(c.name, rows, c.overhead, at)
 	}
 	w.Demand.SetRooms(c.name, c.rooms)
-	held, marked, room := map[demand.RowKey]demand.Hold{}, map[demand.RowKey]bool{}, map[demand.RowKey]int64{}
+	held, marked, room, full := map[demand.RowKey]demand.Hold{}, map[demand.RowKey]bool{}, map[demand.RowKey]int64{}, map[demand.RowKey][]string{}
 	for i := range c.rows {
 		k := demand.RowKey{Fingerprint: c.rows[i].row.Profile.Fingerprint(), Group: c.rows[i].row.Group}
 		if _, ok := held[k]; !ok {
-			held[k], marked[k], room[k] = c.rows[i].hold, c.rows[i].unplaced, c.rows[i].room
+			held[k], marked[k], room[k], full[k] = c.rows[i].hold, c.rows[i].unplaced, c.rows[i].room, c.rows[i].full
 		}
 	}
 	w.Demand.SetHolds(c.name, func(n *demand.Need) demand.Hold { return held[n.RowKey()] })
@@ -463,6 +467,7 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 		}
 	})
 	w.Demand.SetOwn(c.name, func(n *demand.Need) int64 { return n.Arrival }) // a few units, or not known
+	w.Demand.SetFull(c.name, func(n *demand.Need) []string { return full[n.RowKey()] })
 }
 
 // drawContents draws what the node of a machine holds.

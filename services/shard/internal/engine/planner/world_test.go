@@ -32,6 +32,7 @@ type scriptRow struct {
 	arrival int64
 	hold    demand.Hold
 	room    int64 // negative: served elsewhere
+	full    []string
 }
 
 func newScript() *script {
@@ -230,6 +231,8 @@ func (s *script) need(alias string, words []string) {
 			r.row.Group = v
 		case k == "room":
 			r.room = number(v)
+		case k == "full": // values of its spread's key
+			r.full = strings.Split(v, ",")
 		case k == "arrival":
 			r.arrival = number(v)
 		case k == "hold":
@@ -277,11 +280,13 @@ func (s *script) replace(cluster string) {
 		}
 		s.w.Demand.Replace(cluster, rows, s.over[cluster], mine[i].arrival)
 	}
-	room := map[demand.RowKey]int64{}
+	room, full := map[demand.RowKey]int64{}, map[demand.RowKey][]string{}
 	for _, r := range mine {
-		room[demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}] = r.room
+		k := demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}
+		room[k], full[k] = r.room, r.full
 	}
 	s.w.Demand.SetHeadroom(cluster, func(n *demand.Need) int64 { return room[n.RowKey()] })
+	s.w.Demand.SetFull(cluster, func(n *demand.Need) []string { return full[n.RowKey()] })
 	for _, r := range mine {
 		s.w.Demand.SetHold(cluster, demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}, r.hold)
 	}

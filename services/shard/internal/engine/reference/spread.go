@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
@@ -131,24 +132,36 @@ func (r rooms) level(grows map[string][]*Machine, s *demand.Spread, asked int64)
 	return smallest(most, func(x int64) bool { return r.raised(grows, x).served(s) >= asked })
 }
 
-// acquireSpread takes free machines, as evenly over the values as units are, until d is covered or nothing helps (ENG-13.9).
+// acquireSpread takes free machines, as evenly over the values as units are, until d is covered or nothing helps (ENG-13.9): first so many units as
+// it has headroom, where its scheduler would put its Pods (ENG-13.9a).
 func (n acquisition) acquireSpread(d *Need) {
 	if !n.isShort(d) {
 		return
 	}
+	asked := units(d.Aggregate, d.MinUnit)
+	if row := int(d.row); d.row < engine.FoldedRow && d.Cluster.HeadroomOf(row) > 0 {
+		if full := d.Cluster.FullOf(row); len(full) > 0 {
+			n.takeAll(d, min(asked, resource.AddSat(n.roomsNow(d).served(d.Spread), d.Cluster.HeadroomOf(row))), full)
+		}
+	}
+	n.takeAll(d, asked, nil)
+}
+
+// takeAll takes machines under values that are not full.
+func (n acquisition) takeAll(d *Need, asked int64, full []string) {
 	for took := true; took; {
-		idle := n.takeEvenly(d, inventory.Idle)
-		took = n.takeEvenly(d, inventory.Speculative) || idle
+		idle := n.takeEvenly(d, inventory.Idle, asked, full)
+		took = n.takeEvenly(d, inventory.Speculative, asked, full) || idle
 	}
 }
 
-// takeEvenly raises the room under each value by machines of one pool.
-func (n acquisition) takeEvenly(d *Need, pool inventory.State) bool {
+// takeEvenly raises the room under each value that is not full by machines of one pool.
+func (n acquisition) takeEvenly(d *Need, pool inventory.State, asked int64, full []string) bool {
 	r := n.roomsWithFree(d)
 	grows, here := map[string][]*Machine{}, map[string][]*Machine{}
 	for _, m := range n.Machines {
 		v, has := attr(&m.Machine, d.Spread.Key)
-		if !has || !n.free(d, m) {
+		if !has || !n.free(d, m) || slices.Contains(full, v) {
 			continue
 		}
 		grows[v] = append(grows[v], m)
@@ -156,7 +169,6 @@ func (n acquisition) takeEvenly(d *Need, pool inventory.State) bool {
 			here[v] = append(here[v], m)
 		}
 	}
-	asked := units(d.Aggregate, d.MinUnit)
 	if r.served(d.Spread) >= asked {
 		return false
 	}
