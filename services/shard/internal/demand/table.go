@@ -310,10 +310,19 @@ func (c *Cluster) FullOf(i int) []string {
 // hold yet, of which they hold so many units.
 func (c *Cluster) ReservedOf(i int, held int64) int64 {
 	room := max(0, c.HeadroomOf(i))
-	if i < 0 || i >= len(c.Own) || c.Own[i] == 0 {
+	own := c.OwnOf(i)
+	if own == 0 {
 		return room
 	}
-	return max(0, min(room, c.Own[i]-held))
+	return max(0, min(room, own-held))
+}
+
+// OwnOf is how many units the own machines of the Need at a position shall hold; 0 is not known, or it asks for nothing.
+func (c *Cluster) OwnOf(i int) int64 {
+	if i < 0 || i >= len(c.Own) || c.Needs[i].Aggregate.IsZero() {
+		return 0
+	}
+	return c.Own[i]
 }
 
 // HeadroomOf is the headroom of the Need at a position; negative if so many of its units are served by machines of other Needs.

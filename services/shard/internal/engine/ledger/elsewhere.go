@@ -164,9 +164,6 @@ func (e *sharingEntry) serveElsewhere(w *engine.World, b *engine.Block, gone map
 			e.headroom.rows[k] = room.of(asked)
 		}
 		if r.units = asked - r.held; r.units > x.rows[k].units {
-			if x.rows == nil {
-				x.rows = map[demand.RowKey]rowElsewhere{}
-			}
 			x.rows[k], changed = r, true
 		}
 	}

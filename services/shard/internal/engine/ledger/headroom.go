@@ -39,6 +39,7 @@ type rowHeadroom struct {
 	total int64 // units that the row shall have in all
 	units int64 // of it beyond what the row asks for now
 	own   int64 // units that its own machines shall hold: what they held when it grew, and what it was given; 0 is not known
+	keep  int64 // of them, if it asks for less now
 
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
@@ -68,9 +69,9 @@ func inUse(w *engine.World, b *engine.Block, row int32) (is bool) {
 	return is
 }
 
-// of is the headroom of a row that asks for so many units. Of one that asks for less than when it grew it is what it was then.
+// of is the headroom of a row that asks for so many units. If that is less than when it grew, room is what it was then, and its machines hold less.
 func (x rowHeadroom) of(asked int64) rowHeadroom {
-	x.units = max(x.pods, x.total-max(asked, x.base))
+	x.units, x.keep = max(x.pods, x.total-max(asked, x.base)), max(min(x.own, 1), x.own-max(0, x.base-asked))
 	return x
 }
 
@@ -105,7 +106,7 @@ func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int
 	fell := asked < x.asked
 	x.asked = asked
 	if len(x.rows) > 0 && fell && now-max(e.lastStuck, x.grown[len(x.grown)-1]) >= doubled(p.SharingCalm, len(x.grown)-1) {
-		x.rows, changed = nil, true
+		x.rows, changed = map[demand.RowKey]rowHeadroom{}, true
 	}
 	return changed
 }
@@ -136,9 +137,6 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			more = freeBeside(w, b, int32(i), more)
 		}
 		if more > 0 {
-			if x.rows == nil {
-				x.rows = map[demand.RowKey]rowHeadroom{}
-			}
 			if x.helped || asked > r.asked {
 				r.times = 0
 			}
@@ -274,7 +272,7 @@ func (s *Sharing) Headroom(cluster string, row demand.RowKey) int64 {
 // Own is how many units the own machines of a row shall hold, or 0. The core passes it to demand.Table.SetOwn.
 func (s *Sharing) Own(cluster string, row demand.RowKey) int64 {
 	if e := s.clusters[cluster]; e != nil {
-		return e.headroom.rows[row].own
+		return e.headroom.rows[row].keep
 	}
 	return 0
 }
@@ -301,12 +299,13 @@ type HeadroomEntry struct {
 	Times int32         `n:"7"`
 	Own   int64         `n:"9"`
 	Base  int64         `n:"10"`
+	Keep  int64         `n:"11"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
-	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own, Base: x.base}
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Own: x.own, Base: x.base, Keep: x.keep}
 }
 
 func (x HeadroomEntry) headroom() rowHeadroom {
-	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own, base: x.Base}
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, own: x.Own, base: x.Base, keep: x.Keep}
 }

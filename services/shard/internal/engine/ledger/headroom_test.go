@@ -43,6 +43,12 @@ func TestRoomOfARowThatShrinks(t *testing.T) {
 			t.Errorf("asks for %d: %d units of room, want %d", asked, got, want)
 		}
 	}
+	x.own = 190 // shares hold the others
+	for asked, want := range map[int64]int64{200: 190, 230: 190, 150: 140, 20: 10, 5: 1} {
+		if got := x.of(asked).keep; got != want {
+			t.Errorf("asks for %d: its own machines shall hold %d units, want %d", asked, got, want)
+		}
+	}
 	x.pods, x.total, x.base = 8, 43, 20
 	if got := x.of(20).units; got != 23 {
 		t.Errorf("grown at 20: %d units of room, want 23", got)

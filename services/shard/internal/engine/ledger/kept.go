@@ -69,15 +69,9 @@ func (e *sharingEntry) adopt(now int64) {
 	e.inherited = nil
 	for _, r := range rows {
 		if r.Units > 0 && r.Held >= 0 {
-			if e.elsewhere.rows == nil {
-				e.elsewhere.rows = map[demand.RowKey]rowElsewhere{}
-			}
 			e.elsewhere.rows[r.Row] = rowElsewhere{r.Units, r.Held}
 		}
 		if r.Total > 0 && r.Pods >= 0 {
-			if e.headroom.rows == nil {
-				e.headroom.rows = map[demand.RowKey]rowHeadroom{}
-			}
 			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, asked: r.Asked, own: max(0, r.Own), base: max(0, r.Base), grown: now, times: 1}
 			e.headroom.grown = []int64{now}
 		}

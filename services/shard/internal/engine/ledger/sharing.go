@@ -52,7 +52,7 @@ func (s *Sharing) entry(cluster string) *sharingEntry {
 	}
 	e := s.clusters[cluster]
 	if e == nil {
-		e = &sharingEntry{since: map[demand.RowKey]int64{}}
+		e = &sharingEntry{since: map[demand.RowKey]int64{}, headroom: headroom{rows: map[demand.RowKey]rowHeadroom{}}, elsewhere: elsewhere{rows: map[demand.RowKey]rowElsewhere{}}}
 		s.clusters[cluster] = e
 	}
 	return e
@@ -317,7 +317,7 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 		e := &sharingEntry{declared: x.Declared, live: x.Live, level: min(max(int(x.Level), 0), len(levels)-1), downs: slices.Clone(x.Downs),
 			lastChange: x.LastChange, lastStuck: x.LastStuck, reportedAt: x.ReportedAt,
 			reported: map[demand.RowKey]int64{}, since: map[demand.RowKey]int64{},
-			headroom: headroom{grown: slices.Clone(x.HeadroomGrown), asked: x.HeadroomAsked, helped: x.HeadroomHelped, fruitless: x.HeadroomFruitless, most: max(x.HeadroomMost, x.HeadroomAsked)}}
+			headroom: headroom{rows: map[demand.RowKey]rowHeadroom{}, stuck: map[demand.RowKey]int64{}, grown: slices.Clone(x.HeadroomGrown), asked: x.HeadroomAsked, helped: x.HeadroomHelped, fruitless: x.HeadroomFruitless, most: max(x.HeadroomMost, x.HeadroomAsked)}}
 		for i, k := range x.Reported {
 			e.reported[k] = 1
 			if i < len(x.Pods) {
@@ -325,15 +325,9 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 			}
 		}
 		for _, r := range x.HeadroomStuck {
-			if e.headroom.stuck == nil {
-				e.headroom.stuck = map[demand.RowKey]int64{}
-			}
 			e.headroom.stuck[r.Row] = r.Pods
 		}
 		for _, r := range x.Headroom {
-			if e.headroom.rows == nil {
-				e.headroom.rows = map[demand.RowKey]rowHeadroom{}
-			}
 			e.headroom.rows[r.Row] = r.headroom()
 		}
 		for _, a := range x.Since {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -193,46 +194,52 @@ func (c *crediting) dropEmptyOf(w *needState, list []int32) []int32 {
 
 var emptyRank = uint8(inventory.OccupancyEmpty.Rank())
 
-// keepInUse is the part of ENG-11.18 about machines: a Need of which Pods run elsewhere claims unclaimed machines in use.
+// keepInUse is the part of ENG-11.18 about machines: a Need of which Pods run elsewhere claims unclaimed machines in use, and one with a hard
+// spread its own ones until these hold what they held with its room.
 func (c *crediting) keepInUse() {
 	cl := c.cl
-	if cl.d.Headroom == nil || cl.unclaimedCount == 0 {
+	if cl.d.Headroom == nil && cl.d.Own == nil || cl.unclaimedCount == 0 {
 		return
 	}
 	var buf [8]int64
 	for i := range cl.needs {
 		w := &cl.needs[i]
-		units := -cl.headroomOf(w)
-		if units <= 0 {
+		elsewhere, own := cl.headroomOf(w) < 0, int64(0)
+		if w.bits&wSpread != 0 {
+			own = cl.d.OwnOf(int(w.row))
+		}
+		for i := w.received; i >= 0 && own > 0; i = cl.shares[i].nextTo {
+			own = resource.AddSat(own, cl.shares[i].units)
+		}
+		if !elsewhere && own == 0 {
 			continue
 		}
-		claimed := false
+		last := w.lastOne
 		for _, at := range cl.unclaimed() {
 			l := &cl.machines[at]
-			if l.state != inventory.Configured || l.claim >= 0 || l.bits&(lInUse|lExcluded) != lInUse || !cl.usable(w, l) {
+			if l.state != inventory.Configured || l.claim >= 0 || l.bits&(lInUse|lExcluded) != lInUse || !cl.usable(w, l) ||
+				w.bits&wSpread != 0 && cl.values(cl.cat.Inventory, w.key)[at] < 0 {
 				continue
 			}
-			all := make([]int64, cl.dimensions()) // that it asks for, with what is served elsewhere
-			cl.f.Project(&cl.need(w).Aggregate, all)
-			if w.bits&wSpread != 0 {
-				match.RoundUp(all, cl.unit(w))
-			}
-			if rest := heldOff(cl, w, all); match.Touches(cl.worth(w, l, buf[:0]), rest) && (w.bits&wSpread == 0 || cl.values(cl.cat.Inventory, w.key)[at] >= 0) {
+			worth := cl.worth(w, l, buf[:0])
+			if elsewhere && match.Touches(worth, lacksOfAll(cl, w)) || own > 0 && l.owner == w.at && cl.unitsIn(w, worth) > 0 && roomsOf(cl, w).Total() < own {
 				cl.claim(w, at)
-				claimed = true
 			}
 		}
-		if claimed && cl.anyEmpty {
+		if w.lastOne != last && cl.anyEmpty {
 			c.dropEmptyOf(w, nil)
 		}
 	}
 }
 
-// heldOff takes off all what the claims and shares of a Need hold. Of a hard spread it is all of it, whatever the skew allows: which of its Pods
-// run elsewhere, and so how many under each value, is not known.
-func heldOff(cl *clusterState, w *needState, all []int64) []int64 {
-	if w.bits&wSpread != 0 {
-		return cl.lacks(w, all, roomsOf(cl, w).Total())
+// lacksOfAll is what w asks for, with what is served elsewhere, less what its claims and shares hold. Of a hard spread that is all of it, whatever
+// the skew allows: which of its Pods run elsewhere, and so how many under each value, is not known.
+func lacksOfAll(cl *clusterState, w *needState) []int64 {
+	all := make([]int64, cl.dimensions())
+	cl.f.Project(&cl.need(w).Aggregate, all)
+	if w.bits&wSpread == 0 {
+		return cl.restOf(w, all, nil)
 	}
-	return cl.restOf(w, all, nil)
+	match.RoundUp(all, cl.unit(w))
+	return cl.lacks(w, all, roomsOf(cl, w).Total())
 }

@@ -230,10 +230,7 @@ func (cl *clusterState) unpack(g *needState) {
 		}
 		g.slot = int32(len(cl.donors))
 		cl.donors = append(cl.donors, donor{need: g.at})
-		for range cl.dimensions() {
-			cl.offer = append(cl.offer, math.MaxInt64)
-		}
-		return
+		cl.offer = append(cl.offer, make([]int64, cl.dimensions())...)
 	}
 	most := cl.offer[int(g.slot)*cl.dimensions():][:cl.dimensions()]
 	for j := range most {

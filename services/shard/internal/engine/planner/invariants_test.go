@@ -396,8 +396,12 @@ func checkSpread(r *engine.Result, v *views, d *reference.Need, ref engine.Ref, 
 	if d.Cluster.Facts.SharingPerMille > 0 || !d.Elsewhere.IsZero() || short || claims == 0 {
 		return nil
 	}
+	own := d.Cluster.OwnOf(int(ref.Row)) // machines in use stay until they hold so many units (ENG-11.18)
+	for i := range gives {
+		own -= unitsIn(&gives[i], &d.Need.MinUnit)
+	}
 	for i := range claims {
-		if run(i) < asked {
+		if run(i) < asked || own+unitsIn(&gives[i], &d.Need.MinUnit) > 0 {
 			return nil
 		}
 	}

@@ -27,13 +27,14 @@ func (as *actionList) taken(cl *clusterState, w *needState, i inventory.Index, k
 		return
 	}
 	as.grow(1)
-	as.list, as.orders = append(as.list, acquisition(cl, w, i, k, class, c)), append(as.orders, order)
+	a := acquisition(engine.Ref{Block: cl.at, Row: w.row}, i, k, cl.matcher(w).Cost(class, c, w.bucket))
+	as.list, as.orders = append(as.list, a), append(as.orders, order)
 	sortIn(as.list, as.orders, len(as.list)-1)
 }
 
-// acquisition is the action by which w takes a free machine.
-func acquisition(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool, class uint32, c *inventory.Class) engine.Action {
-	a := engine.Action{Machine: i, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: engine.Ref{Block: cl.at, Row: w.row}, Cost: cl.matcher(w).Cost(class, c, w.bucket), Drain: -1}
+// acquisition is the action by which a Need takes a free machine.
+func acquisition(to engine.Ref, i inventory.Index, k inventory.Pool, cost int64) engine.Action {
+	a := engine.Action{Machine: i, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: to, Cost: cost, Drain: -1}
 	if k == inventory.SpeculativePool {
 		a.Kind, a.Cause = engine.Provision, engine.CauseSpeculative
 	}
@@ -69,11 +70,7 @@ const keepActions = 1024
 
 // takenAlone is taken for a Need that takes exactly one machine.
 func (as *actionList) takenAlone(to engine.Ref, d *drawn, r *run) {
-	a := engine.Action{Machine: d.idx, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: to, Cost: r.cost, Drain: -1}
-	if r.pool == inventory.SpeculativePool {
-		a.Kind, a.Cause = engine.Provision, engine.CauseSpeculative
-		as.bought = true
-	}
+	as.bought = as.bought || r.pool == inventory.SpeculativePool
 	as.grow(1)
-	as.list, as.orders = append(as.list, a), append(as.orders, d.order)
+	as.list, as.orders = append(as.list, acquisition(to, d.idx, r.pool, r.cost)), append(as.orders, d.order)
 }

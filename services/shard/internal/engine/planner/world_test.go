@@ -33,6 +33,7 @@ type scriptRow struct {
 	hold    demand.Hold
 	room    int64 // negative: served elsewhere
 	full    []string
+	own     int64 // that its own machines shall hold
 }
 
 func newScript() *script {
@@ -233,6 +234,8 @@ func (s *script) need(alias string, words []string) {
 			r.room = number(v)
 		case k == "full": // values of its spread's key
 			r.full = strings.Split(v, ",")
+		case k == "own":
+			r.own = number(v)
 		case k == "arrival":
 			r.arrival = number(v)
 		case k == "hold":
@@ -280,12 +283,13 @@ func (s *script) replace(cluster string) {
 		}
 		s.w.Demand.Replace(cluster, rows, s.over[cluster], mine[i].arrival)
 	}
-	room, full := map[demand.RowKey]int64{}, map[demand.RowKey][]string{}
+	room, own, full := map[demand.RowKey]int64{}, map[demand.RowKey]int64{}, map[demand.RowKey][]string{}
 	for _, r := range mine {
 		k := demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}
-		room[k], full[k] = r.room, r.full
+		room[k], own[k], full[k] = r.room, r.own, r.full
 	}
 	s.w.Demand.SetHeadroom(cluster, func(n *demand.Need) int64 { return room[n.RowKey()] })
+	s.w.Demand.SetOwn(cluster, func(n *demand.Need) int64 { return own[n.RowKey()] })
 	s.w.Demand.SetFull(cluster, func(n *demand.Need) []string { return full[n.RowKey()] })
 	for _, r := range mine {
 		s.w.Demand.SetHold(cluster, demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}, r.hold)

@@ -78,17 +78,27 @@ func (n crediting) dropEmpty(d *Need) {
 	}
 }
 
-// keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there (ENG-11.18).
-// It reports whether it claims any.
+// keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there, and one with a hard spread its own
+// machines in use until these hold what they held with its room (ENG-11.18). It reports whether it claims any.
 func (n crediting) keepInUse(d *Need) (claimed bool) {
-	if d.Elsewhere.IsZero() {
+	own := int64(0)
+	if d.Spread != nil {
+		own = d.Cluster.OwnOf(int(d.row))
+	}
+	if d.Elsewhere.IsZero() && own == 0 {
 		return false
+	}
+	for _, s := range d.received {
+		if own > 0 { // beside what its machines hold
+			own = resource.AddSat(own, s.units)
+		}
 	}
 	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
 		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
 	}) {
 		all := d.Aggregate.Add(d.Elsewhere)
-		if rest := all.Sub(n.held(d)); n.mayRunOn(d, m, rest) {
+		elsewhere := !d.Elsewhere.IsZero() && n.mayRunOn(d, m, all.Sub(n.held(d)))
+		if elsewhere || n.own(d, m) && n.mayRunOn(d, m, d.MinUnit.Times(own).Sub(n.held(d))) {
 			n.claim(d, m)
 			claimed = true
 		}
