@@ -8,8 +8,8 @@ import (
 // Crediting a cluster of which all rows are new takes longer than the rest of a plan. It can be done before the plan, a part at a time, so that others are
 // served in between. What it leaves is what the plan would come to; if anything that it read changes meanwhile, the plan credits the cluster again.
 
-// aheadRows is how many rows a part looks up, or makes Needs of.
-const aheadRows = 16_384
+// aheadRows is how many rows a part looks up, folds or makes Needs of.
+const aheadRows = 8_192
 
 // ahead is a credit that was begun before a plan.
 type ahead struct {
@@ -17,12 +17,15 @@ type ahead struct {
 	plan    uint64 // the plan before
 	classes uint64
 	folds   uint64
-	rows    int // of which Needs are made
+	folded  int      // rows of which the gangs that fold are found,
+	rows    int      // and of which Needs are made
+	filed   bool     // all of them
+	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
 
-// AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, Needs are made of them in
-// parts, and it is ended.
-func AheadParts(rows int) int { return 2*rowParts(rows) + 2 }
+// AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, gangs fold and Needs are made in
+// parts, these are filed and credited, and what no Need uses is swept away.
+func AheadParts(rows int) int { return 3*rowParts(rows) + 4 }
 
 // BeginPart is the first of them that reads anything of the machines of the cluster.
 func BeginPart(rows int) int { return rowParts(rows) }
@@ -42,10 +45,13 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		return
 	}
 	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
+	if part > 3*parts+2 {
+		p.sweepAhead()
+		return
+	}
 	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // whether other gangs fold is asked once, by the plan
 		return
 	}
-	p.workers.own.noneOf = 0 // it was asked in the plan before
 	switch {
 	case part < parts:
 		for i := part * aheadRows; i < min((part+1)*aheadRows, len(d.Needs)); i++ {
@@ -53,8 +59,14 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		}
 	case part == parts:
 		p.beginAhead(cl)
+	case !p.goesOn(cl):
+		p.ahead = ahead{}
 	case part <= 2*parts:
+		p.foldAhead(cl)
+	case part <= 3*parts:
 		p.setUpAhead(cl)
+	case part == 3*parts+1:
+		p.fileAhead(cl)
 	default:
 		p.endAhead(cl)
 	}
@@ -70,52 +82,75 @@ func (cs *clusters) knows(in engine.Input, id symbol.ID) bool {
 func (p *planning) beginAhead(cl *clusterState) {
 	p.clusters.dirty = append(p.clusters.dirty[:0], cl)
 	p.findMatchers()
-	needs := p.beginNeeds(cl, &p.workers.own)
-	needs.findFolds()
+	x := &scratch{fold: folder{most: len(cl.folds)}}
+	p.beginNeeds(cl, x)
 	p.clusters.markStale(cl) // until it is credited
 	cl.gathered = 0          // its machines are not in order yet
-	p.ahead = ahead{cl, p.plans, cl.classVersion, cl.foldVersion, 0}
+	p.ahead = ahead{cl: cl, plan: p.plans, classes: cl.classVersion, folds: cl.foldVersion, x: x}
 }
 
 // goesOn reports whether a cluster was begun, and nothing that was read then is another now.
 func (p *planning) goesOn(cl *clusterState) bool {
+	a := &p.ahead
 	_, supply := p.w.Inventory.Members(cl.d.ID)
-	return p.ahead == (ahead{cl, p.plans, p.w.Inventory.ClassVersion(), p.folding.version, p.ahead.rows}) &&
+	return a.cl == cl && a.plan == p.plans && a.classes == p.w.Inventory.ClassVersion() && a.folds == p.folding.version &&
 		cl.demandVersion == cl.d.Version && cl.supplyVersion == supply && cl.policy == p.policy
 }
 
-// setUpAhead makes the Needs of some rows of a cluster that was begun.
+func (p *planning) needsAhead() *normalising {
+	return &normalising{&p.plan, &p.folding, p.ahead.cl, p.ahead.x}
+}
+
+// foldAhead finds the gangs in some rows that fold.
+func (p *planning) foldAhead(cl *clusterState) {
+	end := min(p.ahead.folded+aheadRows, len(cl.d.Needs))
+	p.needsAhead().findFolds(p.ahead.folded, end)
+	p.ahead.folded = end
+}
+
+// setUpAhead makes the Needs of some rows.
 func (p *planning) setUpAhead(cl *clusterState) {
-	if !p.goesOn(cl) {
-		p.ahead = ahead{}
+	if p.ahead.folded < len(cl.d.Needs) {
 		return
 	}
-	needs, end := normalising{&p.plan, &p.folding, cl, &p.workers.own}, min(p.ahead.rows+aheadRows, len(cl.d.Needs))
-	needs.setUpRows(p.ahead.rows, end)
+	end := min(p.ahead.rows+aheadRows, len(cl.d.Needs))
+	p.needsAhead().setUpRows(p.ahead.rows, end)
 	p.ahead.rows = end
+}
+
+// fileAhead makes the Needs that stand for folded rows, once those of the others are made.
+func (p *planning) fileAhead(cl *clusterState) {
+	if p.ahead.rows == len(cl.d.Needs) && !p.ahead.filed {
+		p.needsAhead().endSetUp()
+		p.ahead.filed = true
+	}
 }
 
 // endAhead credits a cluster whose Needs are made.
 func (p *planning) endAhead(cl *clusterState) {
-	goesOn := p.goesOn(cl) && p.ahead.rows == len(cl.d.Needs)
+	a := p.ahead
 	p.ahead = ahead{}
-	if !goesOn {
+	if !a.filed {
 		return
 	}
-	needs := normalising{&p.plan, &p.folding, cl, &p.workers.own}
-	needs.endSetUp()
 	cs := &p.clusters
 	cs.dirty = append(cs.dirty[:0], cl)
 	cs.marks[cl.at] = cs.marks[cl.at]&^staleMark | dirtyMark
 	cl.stale, cl.gathered = false, cl.supplyVersion
 	p.makeRoom()
-	p.creditNeeds(cl, &p.workers.own)
+	p.creditNeeds(cl, a.x)
 	p.endCredit()
 	p.pending.dropStale()
-	p.sweep()
 	if !cl.ahead {
 		cl.ahead = true
 		cs.ahead = append(cs.ahead, cl)
+	}
+}
+
+// sweepAhead is the sweep of the next plan, unless a cluster was begun whose Needs are not made yet.
+func (p *planning) sweepAhead() {
+	if p.ahead.cl == nil {
+		p.sweep()
 	}
 }
 

@@ -33,6 +33,7 @@ type folder struct {
 	home  homeClasses
 	index map[foldKey]int // of the cluster at work
 	mixed []bool          // by fold: its members may not be in order
+	most  int             // folds that there most likely are
 	key   []byte
 }
 
@@ -170,14 +171,12 @@ func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 
 	return holder
 }
 
-// findFolds finds the gangs that section 8 folds, and the Needs that stand for them.
-func (nz *normalising) findFolds() {
+// findFolds finds the gangs in some rows that section 8 folds, and the Needs that stand for them.
+func (nz *normalising) findFolds(from, end int) {
 	cl, x := nz.cl, nz.x
-	if len(cl.gangRows) > 0 {
-		nz.listBegun()
-	}
-	for i := range cl.gangRows {
-		g := &cl.gangRows[i]
+	at, _ := slices.BinarySearchFunc(cl.gangRows, from, func(g gangRow, row int) int { return cmp.Compare(int(g.row), row) })
+	for ; at < len(cl.gangRows) && int(cl.gangRows[at].row) < end; at++ {
+		g := &cl.gangRows[at]
 		folds := false
 		if folds, *g = nz.folding.foldable(cl, int(g.row), x); folds {
 			nz.fold(g.row)
@@ -219,7 +218,7 @@ func (nz *normalising) fold(row int32) {
 			f.index = map[foldKey]int{}
 		}
 		clear(f.index)
-		f.last.at, f.mixed = -1, f.mixed[:0]
+		f.last.at, f.mixed, cl.folds = -1, f.mixed[:0], make([]engine.Folded, 0, f.most)
 	}
 	at := f.last.at
 	if at < 0 { // foldable was asked about this row last

@@ -125,7 +125,7 @@ func (p *planning) credit() {
 // makeNeeds makes the Needs of a cluster.
 func (p *planning) makeNeeds(cl *clusterState, x *scratch) {
 	needs := p.beginNeeds(cl, x)
-	needs.findFolds()
+	needs.findFolds(0, len(cl.d.Needs))
 	needs.setUpRows(0, len(cl.d.Needs))
 	needs.endSetUp()
 }
@@ -136,6 +136,9 @@ func (p *planning) beginNeeds(cl *clusterState, x *scratch) normalising {
 	needs.clear()
 	cl.f = p.cat.ProjectionOf(cl.d, cl.dims, &x.frames)
 	m.read()
+	if len(cl.gangRows) > 0 {
+		needs.listBegun()
+	}
 	return needs
 }
 

@@ -1,0 +1,100 @@
+package planner_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// gangsAndOthers are rows in turn: a gang that one machine can hold, of a few sizes, one that none can, and a plain row.
+func gangsAndOthers(n int, mark string) []demand.Row {
+	rows := make([]demand.Row, n)
+	for i := range rows {
+		cpu := int64(1+i/3%5) * 1_000
+		r := demand.Row{Group: fmt.Sprint(mark, i), RowID: fmt.Sprint(mark, i)}
+		if i%3 > 0 {
+			r.Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.Same}}
+		}
+		if i%3 == 2 {
+			cpu *= 1_000
+		}
+		r.Aggregate, r.MinUnit = []resource.Quantity{{Name: "cpu", Milli: cpu}}, []resource.Quantity{{Name: "cpu", Milli: 1_000}}
+		r.Seal()
+		rows[i] = r
+	}
+	return rows
+}
+
+// SHARD-8.9, ENG-8.3: gangs that fold into one Need in different parts of a credit are one Need, as in a plan.
+func TestGangsFoldOverPartsOfACredit(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:4
+		machine m1 configured=red for=web cpu=16 label.rack=ra
+		machine m2 speculative cpu=16 label.rack=rb`)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	for round := range 2 {
+		rows := gangsAndOthers(20_000, fmt.Sprint(round, "-"))
+		s.w.Demand.Replace("red", rows, nil, int64(2+round))
+		for part := range planner.AheadParts(len(rows)) {
+			pl.CreditAhead(engine.Input{World: s.w}, "red", part)
+		}
+		if pl.CreditedAhead() != 1 {
+			t.Fatal("the cluster is not credited before the plan")
+		}
+		got := pl.Plan(engine.Input{World: s.w})
+		if len(got.Blocks[0].Folded) != 5 {
+			t.Errorf("%d Needs stand for folded gangs, want one for each size", len(got.Blocks[0].Folded))
+		}
+		if err := sameResult(planner.Plan(engine.Input{World: s.w}), got); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// SHARD-8.9, ENG-21.11: what one credit sweeps away at its end is nothing that another one, which was begun meanwhile, still makes Needs of.
+func TestASweepWaitsForACreditThatWasBegun(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 100, Needs: 20, Clusters: 2}, 1))
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: bw.w})
+	named := func(mark string) []demand.Row { // rows with a profile each
+		rows := make([]demand.Row, 4*match.SweepMin)
+		for i := range rows {
+			rows[i] = bw.rows[0]
+			rows[i].Profile.Spread = nil
+			rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.NotIn, Values: []string{fmt.Sprint(mark, i)}}, {Key: workload.RackLabel, Op: demand.Same}}
+			rows[i].Seal()
+		}
+		return rows
+	}
+	for round := range 3 {
+		var names [2]string
+		for i := range names {
+			names[i] = workload.ClusterName(int32(i))
+			bw.w.Demand.Replace(names[i], named(fmt.Sprint(round, i, "-")), nil, int64(2+round))
+		}
+		parts := planner.AheadParts(4 * match.SweepMin)
+		credit := func(i, from, end int) {
+			for part := from; part < end; part++ {
+				pl.CreditAhead(engine.Input{World: bw.w}, names[i], part)
+			}
+		}
+		credit(0, 0, parts-1)
+		credit(1, 0, 3)
+		credit(0, parts-1, parts)
+		credit(1, 3, parts)
+		if pl.CreditedAhead() != 2 {
+			t.Fatalf("round %d: %d clusters are credited before the plan, want 2", round, pl.CreditedAhead())
+		}
+		if err := sameResult(planner.Plan(engine.Input{World: bw.w}), pl.Plan(engine.Input{World: bw.w})); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
