@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -216,10 +217,13 @@ func (c *cluster) look() {
 	c.w.after(500*millisecond, c.schedule)
 }
 
-// schedule packs pending Pods on ready nodes, first fit.
+// schedule packs pending Pods on ready nodes, by priority, first fit.
 func (c *cluster) schedule() {
 	c.dirty = false
-	for at, d := range c.work {
+	order := slices.Clone(c.work)
+	slices.SortStableFunc(order, func(a, b *workload) int { return cmp.Compare(b.row.Profile.Priority, a.row.Profile.Priority) })
+	for _, d := range order {
+		at := slices.Index(c.work, d)
 		for _, n := range c.nodes {
 			if d.pending == 0 {
 				break
