@@ -83,6 +83,15 @@ export async function start(base, pictures = process.env.PICTURES) {
     },
     /** axe, through the debugger: the page's policy lets no foreign script in. */
     async judge(page, what, only = "") {
+      // While a drawer fades in, its texts have less contrast.
+      await page.evaluate(() =>
+        Promise.allSettled(
+          document
+            .getAnimations()
+            .filter((a) => a.effect?.getComputedTiming().endTime !== Number.POSITIVE_INFINITY)
+            .map((a) => a.finished),
+        ),
+      );
       const options = JSON.stringify({ resultTypes: ["violations"], ...(only ? { runOnly: [only] } : {}) });
       const found = await page.evaluate(
         `${axe}; axe.run(${options}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 2).join(" | ")))`,
