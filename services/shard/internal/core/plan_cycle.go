@@ -149,7 +149,7 @@ func (c *planning) runCycle() {
 	c.sessions.bringHoldsUpToDate()
 	in := engine.Input{World: c.world, Cycle: s.N, Policy: c.policy}
 	r := c.planner.Plan(in)
-	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 {
+	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 { // ENG-18.3: planned again with the Need held
 		for _, name := range names {
 			c.clusters.ensure(name).holds = true
 		}

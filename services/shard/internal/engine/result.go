@@ -94,15 +94,14 @@ type Promised struct {
 
 // Counters is the material of the engine's metrics (ENG-22).
 type Counters struct {
-	OpenNeeds, DirtyClusters                                      int
-	Allocations, Displaced                                        int // Displaced: each Need once for each machine that it lost (ENG-14.8)
-	CreditHit, CreditMiss, MatchHit, MatchMiss, FoldHit, FoldMiss int
-	OrderHit, OrderMiss                                           int
-	Shares, JoinOverdue, JoinGuarded                              int
-	PromisesCreate, PromisesPreempt                               int
-	ExchangeTries                                                 int
-	ExchangeSaved                                                 int64 // millionths of a dollar per hour
-	ReclaimMatchesUnmet                                           int   // must be 0
+	OpenNeeds, DirtyClusters         int
+	Allocations, Displaced           int // Displaced: each Need once for each machine that it lost (ENG-14.8)
+	CreditHit, CreditMiss            int
+	Shares, JoinOverdue, JoinGuarded int
+	PromisesCreate, PromisesPreempt  int
+	ExchangeTries                    int
+	ExchangeSaved                    int64 // millionths of a dollar per hour
+	ReclaimMatchesUnmet              int   // must be 0
 }
 
 // Block returns the block of a cluster, or nil.

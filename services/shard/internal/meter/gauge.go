@@ -159,13 +159,8 @@ func (t *Meter) Planned(c *engine.Counters) {
 	g.allocations.Add(float64(c.Allocations))
 	g.displaced.Add(float64(c.Displaced))
 	g.exchanges.Add(float64(c.ExchangeTries))
-	for _, m := range [...]struct {
-		cache     string
-		hit, miss int
-	}{{"credit", c.CreditHit, c.CreditMiss}, {"match", c.MatchHit, c.MatchMiss}, {"fold", c.FoldHit, c.FoldMiss}, {"order", c.OrderHit, c.OrderMiss}} {
-		g.memo.WithLabelValues(m.cache, "hit").Add(float64(m.hit))
-		g.memo.WithLabelValues(m.cache, "miss").Add(float64(m.miss))
-	}
+	g.memo.WithLabelValues("credit", "hit").Add(float64(c.CreditHit))
+	g.memo.WithLabelValues("credit", "miss").Add(float64(c.CreditMiss))
 }
 
 // perCluster sets the series of clusters that have a session or machines, and deletes those of clusters that left.

@@ -68,7 +68,7 @@ func compareChoice(x, y chosen) int {
 
 func compareCost(x, y chosen) int { return cmp.Compare(x.cost, y.cost) }
 
-// part is the share of a supply (13.2), and whether it covers all of the rest.
+// part is the share of a supply (ENG-13.2), and whether it covers all of the rest.
 func (c *Search) part(sup []int64) (share uint64, covers bool) {
 	covers = true
 	for a, j := range c.active {

@@ -1,4 +1,4 @@
-// Package cover finds the cheapest free machines for what a Need lacks: the cover rule (ENG-13.1 to 13.8).
+// Package cover finds the cheapest free machines for what a Need lacks: the cover rule (ENG-13.1 to 13.7).
 //
 // A Search is asked for a residual, a unit and a pool, and answers with groups of machines and how many of each to take. Groups are cut by supply
 // and effective cost (ENG-13.1), so a count says it all: the machines are always those with the smallest ids.

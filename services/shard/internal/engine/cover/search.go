@@ -24,7 +24,7 @@ type Search struct {
 	Spare    []inventory.Index // these machines
 	unit     []int64
 	input    []int64 // the residual at the start
-	whole    bool    // of a machine whole units count (4.12)
+	whole    bool    // of a machine whole units count (ENG-4.12)
 	perHost  int32   // and at most so many; 0 is no limit
 
 	// The work.

@@ -27,7 +27,7 @@ func (c *Search) merge(into []pick, n int, end int32) []pick {
 	return into
 }
 
-// settle drops what is not needed from every complete candidate and keeps the best one (13.5).
+// settle drops what is not needed from every complete candidate and keeps the best one (ENG-13.5).
 func (c *Search) settle() {
 	c.best = c.best[:0]
 	var bestTotal Sum

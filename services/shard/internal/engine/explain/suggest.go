@@ -24,7 +24,7 @@ type Suggestion struct {
 	Key     demand.RowKey // of the Need once the edits are made
 }
 
-// suggestTries bounds how many changes are tried: each costs a copy of the world and up to settleRounds plans.
+// suggestTries bounds how many changes are tried: each costs a copy of the world and up to SettleRounds plans.
 const suggestTries = 14
 
 // Suggest looks for one change that would end the shortfall of a row, or returns nil. It changes nothing of the input.
@@ -271,7 +271,7 @@ func (s *suggester) unlike(m *inventory.Machine, like string) string {
 	return out + strings.Join(with, ", ")
 }
 
-// lack is what new machines have to bring: the whole of a gang, because it must sit in one domain.
+// lack is what new machines have to bring: the whole of a gang, because it must sit in one domain, and of a Need with a hard spread, which counts by domain.
 func (s *suggester) lack() []resource.Quantity {
 	if s.x.same != "" || s.x.spread != "" {
 		return s.row.Aggregate
@@ -283,7 +283,7 @@ func (s *suggester) lack() []resource.Quantity {
 func (s *suggester) template() (inventory.Machine, string) {
 	inv := s.in.World.Inventory
 	m := inventory.Machine{CapacityType: inventory.OnDemand}
-	like := "none there is"
+	like := ""
 	switch {
 	case len(s.e.Candidates) > 0:
 		like = s.e.Candidates[0].Machine
@@ -352,6 +352,7 @@ func answer(m *inventory.Machine, q demand.Requirement, domain string) {
 	}
 }
 
+// LabelOf is the value of a label of a machine; zone and instance type are labels, too.
 func LabelOf(m *inventory.Machine, key string) string {
 	switch {
 	case key == inventory.TypeKey && m.InstanceType != "":

@@ -14,7 +14,7 @@ import (
 
 // Headroom is how many units a need gets beyond what it asks for (ENG-11.16, 11.17). kube-scheduler may spread small Pods over
 // many nodes so that no node has space for a large Pod, although the total would suffice. This cannot be predicted. It shows
-// in Pods that stay unplaced, and each of them adds one unit of headroom once.
+// in Pods that stay unplaced, and each of them adds one unit of headroom. If that had no effect, one Pod of the row adds one, at most HeadroomTries times in a row.
 
 // headroom is the headroom of the needs of one cluster.
 type headroom struct {
@@ -35,11 +35,11 @@ const HeadroomTries = 4
 // rowHeadroom is the headroom of one row. Its machines may count for more units than the row asks for; its Pods found no place
 // on them, so these units are no headroom. If the row asks for them later, they become headroom.
 type rowHeadroom struct {
-	pods  int64 // it was given for
+	pods  int64 // that it was given for
 	total int64 // units that the row shall have in all
 	units int64 // of it beyond what the row asks for now
 	own   int64 // units that its own machines shall hold: what they held when it grew, and what it was given; 0 is not known
-	keep  int64 // of them, if it asks for less now
+	keep  int64 // own, less what the row no longer asks for
 
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
@@ -111,8 +111,8 @@ func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int
 	return changed
 }
 
-// grow gives each Pod without a place one unit of headroom, beyond what the machines of its row hold already. A row that has
-// headroom gets the same again only if the last growth had an effect: its Pods may lack something else.
+// grow gives each Pod without a place one unit of headroom, beyond what the machines of its row hold already. After a growth without effect it gives
+// one Pod of a row one unit, at most HeadroomTries times in a row: the Pods may lack something else.
 func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (grew bool) {
 	x, again := &e.headroom, int32(0)
 	for i := range b.Needs {
@@ -275,17 +275,6 @@ func (s *Sharing) Own(cluster string, row demand.RowKey) int64 {
 		return e.headroom.rows[row].keep
 	}
 	return 0
-}
-
-// WithHeadroom lists the clusters with rows whose Headroom is not zero, ascending.
-func (s *Sharing) WithHeadroom() (out []string) {
-	for c, e := range s.clusters {
-		if len(e.headroom.rows) > 0 {
-			out = append(out, c)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // HeadroomEntry is the headroom of one row.

@@ -76,8 +76,7 @@ func RoundUp(agg, unit []int64) {
 	}
 }
 
-// AddHeadroom adds the units that a need gets beyond what it asks for (ENG-11.16). The gate bounds what is asked for, and the
-// ledger at most doubles it. An amount near the limit of int64 gets no headroom. Negative units are served elsewhere (ENG-11.18).
+// AddHeadroom adds the units that a need gets beyond what it asks for (ENG-11.16). An amount near the limit of int64 gets no headroom. Negative units are served elsewhere (ENG-11.18).
 func AddHeadroom(agg, unit []int64, units int64) {
 	if units == 0 {
 		return

@@ -274,8 +274,8 @@ func (e *exchange) boughtLast(cl *clusterState, w *needState) {
 	}
 }
 
-// apply updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
-// length before are new.
+// apply updates the topologies after a kept try: some returned machines are free now, and some of
+// free.Taken[before:] are new.
 func (e *exchange) apply(old [][]inventory.Index, before int) {
 	taken := slices.Clone(e.free.Taken[before:])
 	e.free.Forget(before)

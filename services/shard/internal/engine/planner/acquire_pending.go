@@ -28,7 +28,7 @@ type pendingNeed struct {
 	cluster     symbol.ID
 	row         int32
 	ask         uint32 // number of its question if it is of one unit, else 0: see run
-	matcher     uint32 // in catalog.everyM
+	matcher     uint32 // in Catalog.ByID
 	open        bool   // not held
 	beyondHelp  bool   // no class matches and fits
 	fixed       bool   // the reason of the shortfall lies in the Need and the classes alone

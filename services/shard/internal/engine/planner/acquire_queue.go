@@ -13,8 +13,8 @@ type allocationQueue struct {
 	entries   []pendingNeed  // in order,
 	order     []keyed        // or in this order
 	at        int            // how many of them have been visited
-	requeued  allocationHeap // Needs that lost something and get another allocation (12.6)
-	displaced int            // how often that happened: once for each machine that a Need lost (14.8)
+	requeued  allocationHeap // Needs that lost something and get another allocation (ENG-12.6)
+	displaced int            // how often that happened: once for each machine that a Need lost (ENG-14.8)
 }
 
 // begin queues Needs: as they lie, or in the given order.

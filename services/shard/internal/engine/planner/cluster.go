@@ -132,17 +132,17 @@ const (
 	wUnit              // min unit is not empty
 	wZero              // asks for nothing
 	wChosen            // domain says where
-	wPossible          // its domain could cover it with what is free (10.6 key 2)
-	wLost              // something was taken over from it (15.4)
+	wPossible          // its domain could cover it with what is free (ENG-10.6 key 2)
+	wLost              // something was taken over from it (ENG-15.4)
 	wPacked            // machineState.used of its claims is right
 	wFolded
 	wLate   // in allocationQueue.requeued
 	wJudged // none is right for the classes of clusterState.judged
-	wWhole  // its aggregate is whole units (4.12)
+	wWhole  // its aggregate is whole units (ENG-4.12)
 	wMany   // and more than one
 	wBought // took Speculative machines in this plan, and perhaps gave them back
-	wSpare  // has hard spread terms that do not count: its Same wins over them (10.13), or it does not count in units
-	wGang   // Pods of it start together or not at all (4.13)
+	wSpare  // has hard spread terms that do not count: its Same wins over them (ENG-10.13), or it does not count in units
+	wGang   // Pods of it start together or not at all (ENG-4.13)
 )
 
 // machineState is one machine in its cluster: a cache line.
@@ -159,7 +159,7 @@ type machineState struct {
 	ownNext int32
 	shares  int32 // first share on it, chained by share.nextOn
 	out     int32 // vector: what shares take, or -1
-	used    int32 // vector: what its claimant uses (11.3), or -1; right while the claimant has wPacked
+	used    int32 // vector: what its claimant uses (ENG-11.3), or -1; right while the claimant has wPacked
 	bits    machineBits
 	state   inventory.State
 	rank    uint8 // of what its node holds: a higher one is kept first

@@ -95,7 +95,7 @@ func (m *members) readiness() {
 }
 
 // roundOwn is ENG-9.3: every Need claims its Own bound machines in keep order. No machine is the Own of two; gangs choose a
-// domain (10.3).
+// domain (ENG-10.3).
 func (c *crediting) roundOwn() {
 	cl := c.cl
 	for i := range cl.needs {

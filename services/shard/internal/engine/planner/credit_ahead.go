@@ -6,7 +6,7 @@ import (
 )
 
 // Crediting a cluster of which all rows are new takes longer than the rest of a plan. It can be done before the plan, a part at a time, so that others are
-// served in between. What it leaves is what the plan would come to; if anything that it read changes meanwhile, the plan credits the cluster again.
+// served in between. It leaves what the plan itself would compute; if anything that it read changes meanwhile, the plan credits the cluster again.
 
 // aheadRows is how many rows a part looks up, folds or makes Needs of.
 const aheadRows = 8_192
@@ -17,9 +17,9 @@ type ahead struct {
 	plan    uint64 // the plan before
 	classes uint64
 	folds   uint64
-	folded  int      // rows of which the gangs that fold are found,
-	rows    int      // and of which Needs are made
-	filed   bool     // all of them
+	folded  int      // rows whose folds are found
+	rows    int      // rows whose Needs are made
+	filed   bool     // endSetUp is done
 	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
 
@@ -49,7 +49,7 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		p.sweepAhead()
 		return
 	}
-	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // whether other gangs fold is asked once, by the plan
+	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // the plan checks by itself whether other gangs fold
 		return
 	}
 	switch {
@@ -89,7 +89,7 @@ func (p *planning) beginAhead(cl *clusterState) {
 	p.ahead = ahead{cl: cl, plan: p.plans, classes: cl.classVersion, folds: cl.foldVersion, x: x}
 }
 
-// goesOn reports whether a cluster was begun, and nothing that was read then is another now.
+// goesOn reports whether a cluster was begun, and nothing that was read then has changed.
 func (p *planning) goesOn(cl *clusterState) bool {
 	a := &p.ahead
 	_, supply := p.w.Inventory.Members(cl.d.ID)

@@ -19,12 +19,12 @@ type folding struct {
 	forgotten uint64            // of the dimensions
 	mu        sync.Mutex        // of what follows, while clusters are credited
 	stock     map[string]uint32 // 1 plus a class that could hold the gang and can be had, or 0
-	names     map[string]string // group by aggregate
+	names     map[string]string // name of the folded group, by aggregate
 
 	last      uint64   // version in the plan before
 	lastStock uint64   // of the inventory, in the plan before
 	stocked   []uint32 // classes that came into stock since
-	followed  bool     // and these, and those that left it, are all that changed for section 8
+	followed  bool     // true if the stock is all that changed for section 8 since the last plan
 }
 
 // folder is what one worker remembers of section 8.

@@ -89,7 +89,7 @@ func (nz *normalising) clear() {
 	cl.rooms.forgetAll()
 }
 
-// setUpRows makes the Needs of some rows. It reads of the catalog what prepare has looked up.
+// setUpRows makes the Needs of some rows. It reads of the catalog what findMatchers has looked up.
 func (nz *normalising) setUpRows(from, end int) {
 	cl := nz.cl
 	for i := from; i < end; i++ {

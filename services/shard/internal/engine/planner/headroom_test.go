@@ -360,7 +360,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 	}
 	s.w.Demand.Replace("red", nil, nil, now)
 	run(20, 0)
-	if got := sharing.WithHeadroom(); len(got) != 0 {
-		t.Fatalf("the row is gone, and %v have room", got)
+	if got := sharing.Headroom("red", a); got != 0 {
+		t.Fatalf("the row is gone, and has room for %d Pods", got)
 	}
 }

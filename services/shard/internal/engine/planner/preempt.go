@@ -24,7 +24,7 @@ type drainPlan struct {
 	terms     engine.ScoreTerms
 }
 
-// handed is a promise that changed hands (15.4).
+// handed is a promise that changed hands (ENG-15.4).
 type handed struct {
 	idx inventory.Index
 	to  allocation
@@ -130,7 +130,7 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 		pe.spread.withFree(cl, w)
 		h.recount()
 	}
-	starts := w.bits&(wGang|wSpread) == wGang && !match.IsZero(lacksToStart(cl, w, h.rest)) // it takes what is free as well, if it can start (15.3)
+	starts := w.bits&(wGang|wSpread) == wGang && !match.IsZero(lacksToStart(cl, w, h.rest)) // it takes what is free as well, if it can start (ENG-15.3)
 	if starts {
 		match.Subtract(h.rest, pe.allocator.freeFor(cl, w))
 	}
@@ -356,7 +356,7 @@ func (pe *preemption) lose(cl *clusterState, w *needState) {
 	}
 }
 
-// excessFor chooses excess (15.5): unclaimed Configured machines of other heard clusters.
+// excessFor chooses excess (ENG-15.5): unclaimed Configured machines of other heard clusters.
 func (pe *preemption) excessFor(h *request) []victim {
 	if match.IsZero(h.rest) {
 		return nil
@@ -398,7 +398,7 @@ func (p *plan) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
 	}
 }
 
-// spare drops victims that are not needed, worst first (15.10).
+// spare drops victims that are not needed, worst first (ENG-15.10).
 func (pe *preemption) spare(cl *clusterState, w *needState, residual []int64, victims []victim) []victim {
 	sum := make([]cover.Sum, len(residual))
 	for j, r := range residual {

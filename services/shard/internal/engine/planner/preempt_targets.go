@@ -320,7 +320,7 @@ func (h *targetHeap) Pop() any {
 	return nil
 }
 
-// listExcess lists the unclaimed Configured machines of heard clusters, by price (15.5).
+// listExcess lists the unclaimed Configured machines of heard clusters, by price (ENG-15.5).
 func (x *targets) listExcess() {
 	inv := x.w.Inventory
 	for _, cl := range x.clusters.withExcess() {
@@ -334,7 +334,7 @@ func (x *targets) listExcess() {
 	x.arrange()
 }
 
-// listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9). Each worker reads what is in
+// listVictims lists every claimed, owned Configured machine of heard clusters by score (ENG-15.6, 15.9). Each worker reads what is in
 // its clusters.
 func (x *targets) listVictims() {
 	n := 0

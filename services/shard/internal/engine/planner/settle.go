@@ -88,7 +88,7 @@ func (st *settling) acts(cl *clusterState, inv *inventory.Table, w *needState) b
 	return false
 }
 
-// actionFor is what happens to a claimed machine: it is acquired, or handed over to the Need that credit gave it (9.10).
+// actionFor is what happens to a claimed machine: it is acquired, or handed over to the Need that credit gave it (ENG-9.10).
 func (cl *clusterState) actionFor(inv *inventory.Table, w *needState, l *machineState) (engine.Kind, engine.Cause) {
 	switch {
 	case l.bits&lAcquired != 0 && l.state == inventory.Idle:
@@ -141,7 +141,7 @@ func (st *settling) preempts() {
 	}
 }
 
-// reclaims lists the unclaimed machines of heard clusters: the first of every cluster, then the second, and so on (16.4).
+// reclaims lists the unclaimed machines of heard clusters: the first of every cluster, then the second, and so on (ENG-16.4).
 func (st *settling) reclaims() {
 	type queue struct {
 		cl   *clusterState
@@ -232,7 +232,7 @@ func (st *settling) couldUse(cl *clusterState, l *machineState, at int32) int {
 	return n
 }
 
-// releases lists the Idle machines whose hold is over and that no Need took, dearest first (16.7 to 16.9).
+// releases lists the Idle machines whose hold is over and that no Need took, dearest first (ENG-16.7 to 16.9). The table says which may go (ENG-16.8).
 func (st *settling) releases() {
 	inv := st.w.Inventory
 	from := len(st.res.Actions)

@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// covering finds the cheapest machines for a residual (ENG-13.1 to 13.9).
+// covering finds the cheapest machines for a residual (ENG-13.1 to 13.7).
 type covering struct{ *State }
 
 // supplyGroup is the machines of a pool that are alike for one Need: equal effective cost and equal supply. Grouping by

@@ -15,7 +15,7 @@
 //   - share.go: a need may use what another need leaves unused on its machines (ENG-11); whole units (ENG-4.12).
 //   - gang.go: the one domain of a gang (ENG-10).
 //   - acquire.go: the allocations, one need after the other (ENG-12).
-//   - cover.go: the cheapest free machines for a residual (ENG-13.2 to 13.7). spread.go: the same under a skew (ENG-13.9).
+//   - cover.go: the cheapest free machines for a residual (ENG-13.1 to 13.7). spread.go: the same under a skew (ENG-13.9).
 //   - exchange.go: needs that bought of an exhausted kind try another order (ENG-13.10).
 //   - preempt.go: machines taken from needs of lower priority (ENG-15).
 //   - settle.go: the actions: acquisitions, drains and releases (ENG-2.10, 16).

@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// hardware names what a machine is, labels aside. Whether a class is exhausted (13.10) is asked for this, so that the
+// hardware names what a machine is, labels aside. Whether a class is exhausted (ENG-13.10) is asked for this, so that the
 // answer does not depend on how label keys split classes (ENG-6.5).
 func hardware(m *inventory.Machine) string {
 	var b strings.Builder

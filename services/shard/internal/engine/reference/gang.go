@@ -55,7 +55,7 @@ func (n crediting) creditDomain(d *Need) {
 	}
 }
 
-// bestBucket returns the value under which the listed machines serve d best (10.4).
+// bestBucket returns the value under which the listed machines serve d best (ENG-10.4).
 func (n crediting) bestBucket(d *Need, list []*Machine) (string, bool) {
 	best, found := "", false
 	var bestAll, bestOwn *big.Int
@@ -86,7 +86,7 @@ func (n crediting) bestBucket(d *Need, list []*Machine) (string, bool) {
 }
 
 // claimOrder orders what a gang may claim in its domain as ENG-10.7 says: Own bound, other bound, Own in flight, and last what
-// it holds in flight of others (9.6).
+// it holds in flight of others (ENG-9.6).
 func (n *State) claimOrder(d *Need, list []*Machine) []*Machine {
 	class := func(m *Machine) int {
 		switch {

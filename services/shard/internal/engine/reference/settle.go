@@ -164,8 +164,8 @@ func (n settling) drain(m *Machine, k engine.Kind, c engine.Cause, d engine.Drai
 	n.Result.Drains = append(n.Result.Drains, d)
 }
 
-// release deletes Idle machines whose hold has passed, dearest first (ENG-16.7 to 16.9). What is withheld for a move or
-// forgotten stays (ENG-16.8).
+// release deletes Idle machines whose hold has passed, dearest first (ENG-16.7 to 16.9). What is reserved for a
+// move stays (ENG-16.8).
 func (n settling) release() {
 	list := n.selectMachines(func(m *Machine) bool {
 		hold, ok := n.Policy.Hold.Of(m.CapacityType, m.Price)
