@@ -161,10 +161,20 @@ func (h *Handler) retry(ctx context.Context, l *live, hello *pb.Hello) error {
 	return nil
 }
 
+// fullRowsMax is how many rows of a report may say which domains are full; the lists of further ones are dropped (WIRE-6.26). Each is looked through for
+// each domain.
+const fullRowsMax = 100
+
 func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
 	e := core.UnplacedReported{Cluster: l.cluster, Session: l.number}
+	full := 0
 	for _, r := range m.Rows {
-		e.Rows = append(e.Rows, core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos, Full: r.FullDomains})
+		row := core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos}
+		if len(r.FullDomains) > 0 && full < fullRowsMax {
+			row.Full = r.FullDomains
+			full++
+		}
+		e.Rows = append(e.Rows, row)
 	}
 	slices.SortFunc(e.Rows, func(a, b core.UnplacedRow) int { return strings.Compare(a.RowID, b.RowID) })
 	if e.StatesUnbound = m.UnboundStated; e.StatesUnbound {
