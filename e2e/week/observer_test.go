@@ -26,21 +26,21 @@ type observer struct {
 
 	mu       sync.Mutex
 	pods     map[types.UID]*corev1.Pod
-	nodes    map[string]*corev1.Node // machines
+	nodes    map[string]*corev1.Node // of machines
 	byPeople map[types.UID]bool      // Pods that the test evicts
-	held     map[string]bool         // nodes that the test cordons or breaks
+	held     map[types.UID]bool      // Nodes that the test cordons or breaks: a machine comes again under the same name
 	evicted  map[types.UID]string    // Pods that BigFleet evicted: their names
 	orphaned map[types.UID]string    // Pods whose Node went away under them
-	drained  map[string]int          // machines that BigFleet cordoned
-	gone     map[string]bool         // machines that went
+	drains   int                     // cordons of a Node by BigFleet
+	gone     map[types.UID]bool      // Nodes that went
 	waits    map[types.UID]time.Time // Pods without a node, since when seen
 	served   map[types.UID]time.Duration
 	choice   map[string]int // what the machines held when BigFleet first cordoned one in this happening
 }
 
 func observe(t *testing.T, c *fixture.Cluster) *observer {
-	o := &observer{t: t, c: c, pods: map[types.UID]*corev1.Pod{}, nodes: map[string]*corev1.Node{}, byPeople: map[types.UID]bool{}, held: map[string]bool{},
-		evicted: map[types.UID]string{}, orphaned: map[types.UID]string{}, drained: map[string]int{}, gone: map[string]bool{},
+	o := &observer{t: t, c: c, pods: map[types.UID]*corev1.Pod{}, nodes: map[string]*corev1.Node{}, byPeople: map[types.UID]bool{}, held: map[types.UID]bool{},
+		evicted: map[types.UID]string{}, orphaned: map[types.UID]string{}, gone: map[types.UID]bool{},
 		waits: map[types.UID]time.Time{}, served: map[types.UID]time.Duration{}}
 	factory := informers.NewSharedInformerFactory(c.Client(), 0)
 	for informer, see := range map[toolscache.SharedIndexInformer]func(o any, gone bool){
@@ -105,11 +105,11 @@ func (o *observer) node(x any, gone bool) {
 	}
 	if gone {
 		delete(o.nodes, n.Name)
-		o.gone[n.Name] = true
+		o.gone[n.UID] = true
 		return
 	}
-	if old := o.nodes[n.Name]; n.Spec.Unschedulable && (old == nil || !old.Spec.Unschedulable) && !o.held[n.Name] {
-		o.drained[n.Name]++
+	if old := o.nodes[n.Name]; n.Spec.Unschedulable && (old == nil || old.UID != n.UID || !old.Spec.Unschedulable) && !o.held[n.UID] {
+		o.drains++
 		if o.choice == nil {
 			o.choice = o.load()
 		}
@@ -120,8 +120,8 @@ func (o *observer) node(x any, gone bool) {
 // load is how many Pods that have to be evicted each machine holds now, but for those that the test has taken. The caller holds the lock.
 func (o *observer) load() map[string]int {
 	out := map[string]int{}
-	for name := range o.nodes {
-		if !o.held[name] {
+	for name, node := range o.nodes {
+		if !o.held[node.UID] {
 			out[name] = 0
 		}
 	}
@@ -154,10 +154,10 @@ func (o *observer) next() (evicted, went int) {
 	return len(o.evicted), o.returned()
 }
 
-// returned are the machines that went and that the test had not taken. The caller holds the lock.
+// returned are the Nodes that went and that the test had not taken. The caller holds the lock.
 func (o *observer) returned() (n int) {
-	for name := range o.gone {
-		if !o.held[name] {
+	for uid := range o.gone {
+		if !o.held[uid] {
 			n++
 		}
 	}

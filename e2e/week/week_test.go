@@ -207,7 +207,7 @@ func (w *week) job() {
 }
 
 // anyNode is a machine that holds Pods.
-func (w *week) anyNode() string {
+func (w *week) anyNode() (string, types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
@@ -218,8 +218,9 @@ func (w *week) anyNode() string {
 	}
 	slices.Sort(names)
 	name := names[w.r.IntN(len(names))]
-	w.held[name] = true
-	return name
+	uid := w.nodes[name].UID
+	w.held[uid] = true
+	return name, uid
 }
 
 func (w *week) node(name, patch string, sub ...string) {
@@ -230,7 +231,7 @@ func (w *week) node(name, patch string, sub ...string) {
 
 // person drains a node as kubectl does, and leaves it cordoned.
 func (w *week) person() {
-	name := w.anyNode()
+	name, _ := w.anyNode()
 	w.node(name, `{"spec":{"unschedulable":true}}`)
 	for {
 		w.mu.Lock()
@@ -253,7 +254,7 @@ func (w *week) person() {
 
 // lost takes a node's kubelet away forever.
 func (w *week) lost() {
-	name := w.anyNode()
+	name, uid := w.anyNode()
 	w.node(name, `{"metadata":{"annotations":{"`+controlplane.StatusByTest+`":"custom"}}}`)
 	w.node(name, `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"played by the test"}]}}`, "status")
 	w.mu.Lock()
@@ -265,7 +266,7 @@ func (w *week) lost() {
 	w.mu.Unlock()
 	for { // until it has gone: its Pods are elsewhere
 		w.mu.Lock()
-		gone := w.gone[name]
+		gone := w.gone[uid]
 		w.mu.Unlock()
 		if gone {
 			return
@@ -297,7 +298,7 @@ func (w *week) calm() {
 			w.Errorf("%s: it has no node and got no reason", s)
 		}
 		w.mu.Lock()
-		key := fmt.Sprint(len(w.nodes), len(w.gone), len(w.drained), len(w.evicted))
+		key := fmt.Sprint(len(w.nodes), len(w.gone), w.drains, len(w.evicted))
 		if len(w.waits) > 0 {
 			key = fmt.Sprint(time.Now())
 		}
@@ -319,18 +320,15 @@ func (w *week) calm() {
 func (w *week) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	drains, returned := 0, w.returned()
-	for _, n := range w.drained {
-		drains += n
-	}
+	returned := w.returned()
 	var waits fixture.Latencies
 	for _, d := range w.served {
 		waits = append(waits, d)
 	}
 	slices.Sort(waits)
-	w.Logf("%d drains for %d machines given back; %d Pods evicted, where %d is the least; Pods waited %s", drains, returned, w.did, w.could, waits)
-	if float64(drains) > drainsMost*float64(returned) {
-		w.Errorf("%d drains for %d machines given back", drains, returned)
+	w.Logf("%d drains for %d machines given back; %d Pods evicted, where %d is the least; Pods waited %s", w.drains, returned, w.did, w.could, waits)
+	if float64(w.drains) > drainsMost*float64(returned) {
+		w.Errorf("%d drains for %d machines given back", w.drains, returned)
 	}
 	if float64(w.did) > evictionsMost*float64(w.could) {
 		w.Errorf("%d Pods were evicted, an optimal choice evicts %d: %v", w.did, w.could, w.evicted)
