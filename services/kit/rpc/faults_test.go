@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -229,5 +230,30 @@ func TestCompressionOnRequest(t *testing.T) {
 		c = dial(t, p.addr, func(c *rpc.ClientConfig) { c.Compress, c.Limits.ReadMaxBytes = compress, 10_000 })
 		_, err = rpc.Stub(c, api.NewCapacityProviderClient).List(within(t), connect.NewRequest(&pb.ListFilter{MaxResults: 50_000}))
 		wantCode(t, err, connect.CodeResourceExhausted)
+	}
+}
+
+// Small answers are not compressed: each would cost a tenth of a millisecond of the processor, and a session of the largest cluster sends thousands a second.
+func TestSmallAnswersAreNotCompressed(t *testing.T) {
+	f := &fleet{list: func(_ context.Context, req *pb.ListFilter) (*pb.MachineList, error) {
+		return &pb.MachineList{Revision: make([]byte, req.GetMaxResults())}, nil
+	}}
+	p := start(t, f, nil)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for size, want := range map[int]string{100: "", 50_000: "gzip"} {
+		req, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://"+p.addr+api.CapacityProviderListProcedure, strings.NewReader(fmt.Sprintf(`{"maxResults": %d}`, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept-Encoding", "gzip")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("Content-Encoding"); resp.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%d bytes: status %d, encoding %q, want %q", size, resp.StatusCode, got, want)
+		}
 	}
 }

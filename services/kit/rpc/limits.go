@@ -48,6 +48,8 @@ const (
 	// metaBytesMax bounds requests of the health and reflection services, metaAnswerMax their answers.
 	metaBytesMax  = 64 << 10
 	metaAnswerMax = 4 << 20
+	// compressMinBytes is the least message that is compressed for a client that asks: for a smaller one the compressor costs more than it saves.
+	compressMinBytes = 4 << 10
 	// dialTimeout bounds connect plus TLS handshake.
 	dialTimeout = 5 * time.Second
 	// stopTimeout is how long Run lets calls finish after its context ended.

@@ -218,6 +218,7 @@ func (s *Server) mountService(service Service, telemetry connect.Interceptor, ed
 	path, handler := service.New(
 		connect.WithReadMaxBytes(service.Limits.ReadMaxBytes), connect.WithSendMaxBytes(service.Limits.SendMaxBytes),
 		connect.WithInterceptors(chain...), connect.WithRequestGate(gate.admit), decoding.option(),
+		connect.WithCompressMinBytes(compressMinBytes),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			if most := service.ReadMaxBytes[spec.Procedure]; most > 0 {
 				return []connect.HandlerOption{connect.WithReadMaxBytes(most)}
