@@ -76,6 +76,9 @@ func (c *planning) creditAhead() bool {
 	x := &s.large[at]
 	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)
 	x.part++
+	if x.part == x.parts-1 { // changes of its machines meanwhile are part of it
+		x.of.supply = x.supplyOf(c.world)
+	}
 	return true
 }
 
@@ -100,14 +103,21 @@ func (x *largeDemand) beginAgain(w *engine.World) {
 	if d == nil {
 		return
 	}
-	_, supply := w.Inventory.Members(d.ID)
-	now, begin := creditedOf{supply, d.Version}, planner.BeginPart(len(d.Needs))
-	if x.part > begin && x.of != now && x.begun < creditsMost {
+	now, begin := creditedOf{x.supplyOf(w), d.Version}, planner.BeginPart(len(d.Needs))
+	if (x.part > begin && x.of.demand != now.demand || x.part == x.parts && x.of != now) && x.begun < creditsMost {
 		x.part = begin
 	}
 	if x.part == begin {
 		x.of, x.begun = now, x.begun+1
 	}
+}
+
+// supplyOf is the version of the machines of its cluster.
+func (x *largeDemand) supplyOf(w *engine.World) (version uint64) {
+	if d := w.Demand.Cluster(x.cluster); d != nil {
+		_, version = w.Inventory.Members(d.ID)
+	}
+	return version
 }
 
 // creditsAhead notes that a large roll-up is the demand of a cluster now, if a plan is to follow.

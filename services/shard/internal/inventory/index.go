@@ -29,7 +29,7 @@ func (t *Table) index(i Index, by int32) {
 			c.Obtainable += by
 		}
 		if crosses(c.Stock[IdlePool]+c.Stock[SpeculativePool]) || r.flags&markedAll == 0 && crosses(c.Obtainable) {
-			t.stockChanged(r.Class)
+			t.stockVersion++
 		}
 	}
 	if r.flags&isForeign != 0 && (r.Seen() == Idle || r.Seen() == Speculative) {

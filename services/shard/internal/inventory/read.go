@@ -179,7 +179,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 		c.release[i] = t.release[i].clone()
 	}
 	c.inFlight, c.held = t.inFlight.clone(), t.held.clone()
-	c.stockLog.list, c.clusterLog.list = slices.Clone(t.stockLog.list), slices.Clone(t.clusterLog.list)
+	c.clusterLog.list = slices.Clone(t.clusterLog.list)
 	return &c
 }
 

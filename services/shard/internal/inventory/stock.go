@@ -7,37 +7,11 @@ import (
 
 // StockVersion grows when a class gains its first, or loses its last, owned machine that is Idle or Speculative, or such a
 // machine that is not withheld from all clusters.
-func (t *Table) StockVersion() uint64 { return t.stockLog.base + uint64(len(t.stockLog.list)) }
-
-// StockChanges returns the classes whose stock did that since a version, perhaps more than once. ok is false if not all
-// are remembered.
-func (t *Table) StockChanges(since uint64) (classes []uint32, ok bool) {
-	l := &t.stockLog
-	if since < l.base || since > t.StockVersion() {
-		return nil, false
-	}
-	return l.list[since-l.base:], true
-}
+func (t *Table) StockVersion() uint64 { return t.stockVersion }
 
 // ElsewhereVersion grows when a class gains its first, or loses its last, Idle or Speculative machine of another shard. It is 0
 // as long as there was none.
 func (t *Table) ElsewhereVersion() uint64 { return t.elsewhereVersion }
-
-// stockLog remembers the last classes whose stock changed between some and none.
-type stockLog struct {
-	list []uint32
-	base uint64
-}
-
-func (t *Table) stockChanged(class uint32) {
-	l := &t.stockLog
-	if len(l.list) == logMax {
-		n := copy(l.list, l.list[logMax/2:])
-		l.list = l.list[:n]
-		l.base += logMax / 2
-	}
-	l.list = append(l.list, class)
-}
 
 // FailureHostLost is the wire's MACHINE_FAILURE_HOST_LOST.
 const FailureHostLost = 8

@@ -69,7 +69,7 @@ type Table struct {
 	counts           [states]int
 	billed           wide
 	clusterLog       clusterLog
-	stockLog         stockLog
+	stockVersion     uint64
 	elsewhereVersion uint64
 	version          uint64
 	now              int64

@@ -59,6 +59,47 @@ func TestGangsFoldOverPartsOfACredit(t *testing.T) {
 	}
 }
 
+// SHARD-8.9, ENG-21.2, ENG-8.7: machines that change while a cluster is credited in parts do not end its credit, unless other gangs fold then. The plan says
+// the same whenever they change.
+func TestACreditInPartsGoesOnWhenMachinesChange(t *testing.T) {
+	rows := gangsAndOthers(20_000, "a")
+	parts := planner.AheadParts(len(rows))
+	for at := 1; at < parts; at += 3 {
+		for _, x := range []struct {
+			change string
+			ends   bool
+		}{
+			{"machine m1 configuring=red for=web cpu=1 label.rack=ra", false},
+			{"machine m1 configured=red for=a4 cpu=1 label.rack=ra", at > planner.BeginPart(len(rows))+1}, // a gang has begun on a machine that is too small for it
+			{"machine m2 failed cpu=16 label.rack=rb", false},
+			{"machine m2 failed cpu=16 label.rack=rb\nmachine m3 failed cpu=16 label.rack=rc", at > planner.BeginPart(len(rows))+1}, // nothing that can be had holds a gang
+		} {
+			s := newScript()
+			s.lines(`
+				need red/web cpu=8 unit=cpu:4
+				machine m1 configured=red for=web cpu=1 label.rack=ra
+				machine m2 speculative cpu=16 label.rack=rb
+				machine m3 speculative cpu=16 label.rack=rc`)
+			s.rows["red/a4"] = &scriptRow{cluster: "red", row: rows[4]}
+			pl := planner.NewPlanner()
+			pl.Plan(engine.Input{World: s.w})
+			s.w.Demand.Replace("red", rows, nil, 2)
+			for part := range parts {
+				if part == at {
+					s.lines(x.change)
+				}
+				pl.CreditAhead(engine.Input{World: s.w}, "red", part)
+			}
+			if n := pl.CreditedAhead(); n != 1 && !x.ends {
+				t.Errorf("%q before part %d of %d ends the credit", x.change, at, parts)
+			}
+			if err := sameResult(planner.Plan(engine.Input{World: s.w}), pl.Plan(engine.Input{World: s.w})); err != nil {
+				t.Fatalf("%q before part %d: %v", x.change, at, err)
+			}
+		}
+	}
+}
+
 // SHARD-8.9, ENG-21.11: what one credit sweeps away at its end is nothing that another one, which was begun meanwhile, still makes Needs of.
 func TestASweepWaitsForACreditThatWasBegun(t *testing.T) {
 	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 100, Needs: 20, Clusters: 2}, 1))

@@ -37,6 +37,7 @@ type clusterState struct {
 	gone           bool     // not in the demand any more
 	isDirty        bool     //
 	ahead          bool     // in clusters.ahead
+	again          bool     // its Needs stay in this plan
 	listed         bool     // in publisher.ready
 	spreads        bool     // of those that are short, some have a hard spread
 	unclaimedStale bool     // of unclaimedAt: more may have been let go since
@@ -61,9 +62,10 @@ type clusterState struct {
 
 	gains
 	served    uint64  // the last plan in which a run left no Need short
+	made      int     // length of vec once the Needs are made, or 0
 	rowNeed   []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds     []engine.Folded
-	gangRows  []gangRow
+	gangRows  []int32 // with Same, ascending
 	begun     []bool  // by row: a gang that has begun on machines too small to hold it alone
 	members   int     // of machines; behind them is what the plan acquired
 	bound     []int32 // bound and creditable, in the order of walks if inOrder

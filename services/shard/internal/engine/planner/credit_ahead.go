@@ -20,6 +20,7 @@ type ahead struct {
 	folded  int      // rows whose folds are found
 	rows    int      // rows whose Needs are made
 	filed   bool     // endSetUp is done
+	moved   bool     // machines or the stock changed since it was begun
 	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
 
@@ -80,21 +81,33 @@ func (cs *clusters) knows(in engine.Input, id symbol.ID) bool {
 
 // beginAhead makes ready for the Needs of a cluster. What it was credited with is gone then.
 func (p *planning) beginAhead(cl *clusterState) {
-	p.clusters.dirty = append(p.clusters.dirty[:0], cl)
-	p.findMatchers()
 	x := &scratch{fold: folder{most: len(cl.folds)}}
-	p.beginNeeds(cl, x)
+	p.ahead = ahead{cl: cl, plan: p.plans, x: x}
+	if p.stays(cl, x) {
+		p.makeAgain(cl, x)
+		p.ahead.folded, p.ahead.rows, p.ahead.filed = len(cl.d.Needs), len(cl.d.Needs), true
+	} else {
+		cl.again = false
+		p.clusters.dirty = append(p.clusters.dirty[:0], cl)
+		p.findMatchers()
+		p.beginNeeds(cl, x)
+	}
 	p.clusters.markStale(cl) // until it is credited
 	cl.gathered = 0          // its machines are not in order yet
-	p.ahead = ahead{cl: cl, plan: p.plans, classes: cl.classVersion, folds: cl.foldVersion, x: x}
+	p.ahead.classes, p.ahead.folds = cl.classVersion, cl.foldVersion
 }
 
-// goesOn reports whether a cluster was begun, and nothing that was read then has changed.
+// goesOn reports whether a cluster was begun, and nothing that was read then has changed but its machines and the stock. Its machines are then read again.
 func (p *planning) goesOn(cl *clusterState) bool {
 	a := &p.ahead
-	_, supply := p.w.Inventory.Members(cl.d.ID)
-	return a.cl == cl && a.plan == p.plans && a.classes == p.w.Inventory.ClassVersion() && a.folds == p.folding.version &&
-		cl.demandVersion == cl.d.Version && cl.supplyVersion == supply && cl.policy == p.policy
+	if a.cl != cl || a.plan != p.plans || a.classes != p.w.Inventory.ClassVersion() || cl.demandVersion != cl.d.Version || cl.policy != p.policy {
+		return false
+	}
+	if _, supply := p.w.Inventory.Members(cl.d.ID); cl.supplyVersion != supply || a.folds != p.folding.version {
+		p.readAgain(cl, a.x)
+		a.folds, a.moved = p.folding.version, true
+	}
+	return true
 }
 
 func (p *planning) needsAhead() *normalising {
@@ -130,13 +143,13 @@ func (p *planning) fileAhead(cl *clusterState) {
 func (p *planning) endAhead(cl *clusterState) {
 	a := p.ahead
 	p.ahead = ahead{}
-	if !a.filed {
+	if !a.filed || a.moved && !p.folding.valid(cl, a.x) {
 		return
 	}
 	cs := &p.clusters
 	cs.dirty = append(cs.dirty[:0], cl)
 	cs.marks[cl.at] = cs.marks[cl.at]&^staleMark | dirtyMark
-	cl.stale, cl.gathered = false, cl.supplyVersion
+	cl.stale, cl.gathered, cl.foldVersion = false, cl.supplyVersion, a.folds
 	p.makeRoom()
 	p.creditNeeds(cl, a.x)
 	p.endCredit()

@@ -21,10 +21,7 @@ type folding struct {
 	stock     map[string]uint32 // 1 plus a class that could hold the gang and can be had, or 0
 	names     map[string]string // name of the folded group, by aggregate
 
-	last      uint64   // version in the plan before
-	lastStock uint64   // of the inventory, in the plan before
-	stocked   []uint32 // classes that came into stock since
-	followed  bool     // true if the stock is all that changed for section 8 since the last plan
+	last uint64 // version in the plan before
 }
 
 // folder is what one worker remembers of section 8.
@@ -103,49 +100,26 @@ func (f *folding) begin(w *engine.World) {
 	}
 }
 
-// gangRow is what decides whether section 8 folds a gang.
-type gangRow struct {
-	row     int32
-	fate    fate
-	witness uint32 // byStock: a class that can be had and could hold it
-}
-
-type fate uint8
-
-const (
-	byCluster fate = iota // the Need and its own cluster alone
-	byStock               // foldable while machines of a class can be had
-	byNothing             // not foldable while no class that could hold it can be had
-)
-
-func (r gangRow) folds(cl *clusterState) bool { return cl.needs[cl.rowNeed[r.row]].bits&wFolded != 0 }
-
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
 // asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
-func (f *folding) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow) {
+func (f *folding) foldable(cl *clusterState, row int32, x *scratch) bool {
 	n := &cl.d.Needs[row]
-	g := gangRow{row: int32(row)}
-	if n.Aggregate.IsZero() || cl.begun[row] || cl.d.HeadroomOf(row) > 0 || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
-		return false, g
+	if n.Aggregate.IsZero() || cl.begun[row] || cl.d.HeadroomOf(int(row)) > 0 || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
+		return false
 	}
 	last := &x.fold.last
 	if !last.is(cl.f, n) {
 		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, holder: f.holderOf(cl, n, x), at: -1}
 	}
 	if last.holder > 0 {
-		g.fate, g.witness = byStock, last.holder-1
-		return true, g
+		return true
 	}
 	if last.asked != cl {
 		m, want := f.cat.Known(n.Form), cl.projected(&n.Aggregate, x)
 		last.asked = cl
 		last.home = slices.ContainsFunc(x.fold.home.of(f.plan, cl), func(c uint32) bool { return m.Has(c) && match.Covers(cl.f.Supply(c), want) })
 	}
-	if last.home {
-		return true, g
-	}
-	g.fate = byNothing
-	return false, g
+	return last.home
 }
 
 // holderOf returns 1 plus a class that could hold a gang and has machines that are not withheld from all clusters, or 0.
@@ -174,13 +148,14 @@ func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 
 // findFolds finds the gangs in some rows that section 8 folds, and the Needs that stand for them.
 func (nz *normalising) findFolds(from, end int) {
 	cl, x := nz.cl, nz.x
-	at, _ := slices.BinarySearchFunc(cl.gangRows, from, func(g gangRow, row int) int { return cmp.Compare(int(g.row), row) })
-	for ; at < len(cl.gangRows) && int(cl.gangRows[at].row) < end; at++ {
-		g := &cl.gangRows[at]
-		folds := false
-		if folds, *g = nz.folding.foldable(cl, int(g.row), x); folds {
-			nz.fold(g.row)
-			cl.rowNeed[g.row] = rowFolds
+	at, _ := slices.BinarySearch(cl.gangRows, int32(from))
+	for _, row := range cl.gangRows[at:] {
+		if int(row) >= end {
+			break
+		}
+		if nz.folding.foldable(cl, row, x) {
+			nz.fold(row)
+			cl.rowNeed[row] = rowFolds
 		}
 	}
 }
@@ -192,7 +167,7 @@ func (nz *normalising) listBegun() {
 	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.begun)
 	for at := range cl.machines[:cl.members] {
-		if l := &cl.machines[at]; l.owner >= 0 && cl.rowNeed[l.owner] == rowGang && !cl.begun[l.owner] {
+		if l := &cl.machines[at]; l.owner >= 0 && cl.d.Needs[l.owner].Form.Same != nil && !cl.begun[l.owner] {
 			nz.begin(int(l.owner), l.class)
 		}
 	}
@@ -309,50 +284,13 @@ func (nz *normalising) sortMembers(rows []int32) {
 	})
 }
 
-// valid reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was
-// asked in the last plan looks at what has changed since (ENG-21.3).
+// valid reports whether section 8 still gives the answers that the cluster was credited with (ENG-21.3).
 func (f *folding) valid(cl *clusterState, x *scratch) bool {
-	follows := f.followed && cl.foldVersion == f.last
-	for i := range cl.gangRows {
-		g := &cl.gangRows[i]
-		if follows && !g.mayTurn(f, cl) {
-			continue
-		}
-		f.cat.MatcherOf(cl.d.Needs[g.row].Form)
-		folds, now := f.foldable(cl, int(g.row), x)
-		if folds != g.folds(cl) {
+	for _, row := range cl.gangRows {
+		f.cat.MatcherOf(cl.d.Needs[row].Form)
+		if f.foldable(cl, row, x) != (cl.needs[cl.rowNeed[row]].bits&wFolded != 0) {
 			return false
 		}
-		*g = now
 	}
 	return true
-}
-
-// mayTurn reports whether what came into stock or left it since the last plan may change the answer.
-func (r gangRow) mayTurn(f *folding, cl *clusterState) bool {
-	switch r.fate {
-	case byStock:
-		return f.w.Inventory.Class(r.witness).Obtainable == 0
-	case byNothing:
-		if len(f.stocked) == 0 {
-			return false
-		}
-		w := &cl.needs[cl.rowNeed[r.row]]
-		return slices.ContainsFunc(f.stocked, func(c uint32) bool { return cl.matcher(w).Has(c) && match.Covers(cl.f.Supply(c), cl.aggregate(w)) })
-	}
-	return false
-}
-
-// followFree lists the classes that came into stock since the last plan.
-func (f *folding) followFree() {
-	inv := f.w.Inventory
-	changed, ok := inv.StockChanges(f.lastStock)
-	f.stocked = f.stocked[:0]
-	for _, c := range changed {
-		if inv.Class(c).Obtainable > 0 && !slices.Contains(f.stocked, c) {
-			f.stocked = append(f.stocked, c)
-		}
-	}
-	f.lastStock = inv.StockVersion()
-	f.followed = ok && f.lastClasses == inv.ClassVersion()
 }

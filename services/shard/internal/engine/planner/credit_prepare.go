@@ -22,14 +22,16 @@ func (p *planning) makeRoom() {
 func (p *planning) findMatchers() {
 	rows := 0
 	for _, cl := range p.clusters.dirty {
-		rows += len(cl.d.Needs)
+		if !cl.again {
+			rows += len(cl.d.Needs)
+		}
 	}
 	if rows > p.w.Demand.FormLen() {
 		p.w.Demand.Forms(func(f *demand.Form) { p.cat.MatcherOf(f) })
 		return
 	}
 	for _, cl := range p.clusters.dirty {
-		for i := range cl.d.Needs {
+		for i := 0; i < len(cl.d.Needs) && !cl.again; i++ {
 			p.findMatcher(cl.d.Needs[i].Form)
 		}
 	}
@@ -42,11 +44,8 @@ func (p *planning) findMatcher(f *demand.Form) {
 	}
 }
 
-// Values of rowNeed before the Needs are made: the row is part of a folded Need, or is a gang that may be.
-const (
-	rowFolds = -2
-	rowGang  = -3
-)
+// rowFolds is the value of rowNeed before the Needs are made if the row is part of a folded Need.
+const rowFolds = -2
 
 // normalising is section 8 for one cluster: it makes the Needs of the rows of demand.
 type normalising struct {
@@ -59,10 +58,8 @@ type normalising struct {
 // clear forgets what the cluster was credited with.
 func (nz *normalising) clear() {
 	cl := nz.cl
-	clear(cl.gains.list)
-	cl.cat, cl.gains.list, cl.judged = nz.cat, cl.gains.list[:0], 0
-	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
-	cl.dims = cl.dims[:0]
+	cl.cat, cl.judged, cl.made = nz.cat, 0, 0
+	cl.gangRows, cl.dims = cl.gangRows[:0], cl.dims[:0]
 	cl.rowNeed = slices.Grow(cl.rowNeed[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.rowNeed)
 	many := 0 // Needs of more than one unit
@@ -73,16 +70,23 @@ func (nz *normalising) clear() {
 			many++
 		}
 		if n.Form.Same != nil {
-			cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
-			cl.rowNeed[i] = rowGang
+			cl.gangRows = append(cl.gangRows, int32(i))
 		}
 	}
 	slices.Sort(cl.dims)
 	k := len(cl.dims)
-	cl.vec, cl.shares, cl.donors = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many), cl.shares[:0], cl.donors[:0]
-	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
+	cl.vec = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many)
 	cl.needs, cl.folds = slices.Grow(cl.needs[:0], len(cl.d.Needs)), nil
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, nz.policy, nz.w.Inventory.ClassVersion()
+	nz.clearCredit()
+}
+
+// clearCredit forgets what the Needs were credited with, but for what they say themselves.
+func (nz *normalising) clearCredit() {
+	cl := nz.cl
+	clear(cl.gains.list)
+	cl.gains.list, cl.shares, cl.donors = cl.gains.list[:0], cl.shares[:0], cl.donors[:0]
+	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
 	_, cl.supplyVersion = nz.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = nz.folding.version
 	cl.stale, cl.block = false, nil
@@ -118,6 +122,7 @@ func (nz *normalising) endSetUp() {
 		}
 	}
 	nz.measureUnits()
+	cl.made = len(cl.vec)
 }
 
 func (nz *normalising) add(n *demand.Need, m *match.Matcher, row int32, hold demand.Hold) *needState {

@@ -9,17 +9,27 @@ import (
 
 // FastPaths names each fast path, and "all".
 func FastPaths() []string {
-	return []string{"runs", "passing", "sums", "at once", "zones", "radix", "all"}
+	return []string{"runs", "passing", "sums", "at once", "zones", "radix", "again", "all"}
 }
 
 // Without turns a fast path off.
 func (pl *Planner) Without(path string) {
 	is := func(name string) bool { return path == name || path == "all" }
-	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), atOnce: is("at once"), noZones: is("zones"), noRadix: is("radix")}
+	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), atOnce: is("at once"), noZones: is("zones"), noRadix: is("radix"), noAgain: is("again")}
 }
 
 // Took reports whether an allocation was made in a run.
 func (pl *Planner) Took() bool { return cap(pl.p.runs.took) > 0 }
+
+// MadeAgain lists the clusters whose Needs were made of those of the plan before in the last plan, or in a credit since.
+func (pl *Planner) MadeAgain() (names []string) {
+	for _, cl := range pl.p.clusters.states {
+		if cl.again {
+			names = append(names, cl.d.Name)
+		}
+	}
+	return names
+}
 
 // KeepMatchKeys makes the next plan keep the label keys that the inventory matches by.
 func (pl *Planner) KeepMatchKeys(w *engine.World) {

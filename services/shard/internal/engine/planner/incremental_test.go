@@ -319,6 +319,38 @@ func TestTheSmallestIdIsFoundAmongCrowdedOnes(t *testing.T) {
 	}
 }
 
+// ENG-21.2: the Needs of a cluster stay when nothing but its machines changes and the same gangs fold.
+func TestNeedsStayWhenMachinesChange(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:4
+		need red/gang cpu=8 unit=cpu:4 same=rack in=type:big hold=backoff
+		machine m1 configured=red for=web cpu=4
+		machine m2 speculative cpu=4
+		machine b1 configured=red for=web type=big cpu=8 label.rack=ra`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, x := range []struct {
+		change string
+		stay   bool
+	}{
+		{"machine m1 draining=red", true},
+		{"machine m1 configured=red for=gang cpu=4", true}, // which is of another type
+		{"need red/web cpu=12 unit=cpu:4", false},
+		{"machine b1 failed", false}, // the gang folds no longer
+		{"machine m1 draining=red", true},
+	} {
+		s.lines(x.change)
+		var credited int
+		if last, credited, _ = replan(t, s, pl, last); credited != 1 {
+			t.Fatalf("%q: %d clusters are credited, want 1", x.change, credited)
+		}
+		if got := len(pl.MadeAgain()) == 1; got != x.stay {
+			t.Errorf("%q: the Needs stay: %v, want %v", x.change, got, x.stay)
+		}
+	}
+}
+
 // ENG-21.2, SHARD-8.9: a cluster whose rows are those of the last plan is credited before the next one if a machine of it changed, and left alone if nothing
 // did.
 func TestOnlyWhatChangedIsCreditedAhead(t *testing.T) {

@@ -71,7 +71,6 @@ func (p *planning) begin(in engine.Input) {
 	p.sweep()
 	p.follow(in)
 	p.res = &engine.Result{Now: p.now, Cycle: in.Cycle}
-	p.folding.followFree()
 	p.free.Begin(p.w.Inventory)
 	p.tops.notified = 0
 	p.actions.list, p.actions.orders, p.actions.resumed = p.actions.list[:0], p.actions.orders[:0], false
@@ -107,11 +106,16 @@ func (p *planning) credit() {
 	p.clusters.stale = p.clusters.stale[:0]
 	for _, cl := range p.clusters.dirty {
 		p.clusters.marks[cl.at] &^= staleMark
+		cl.again = p.stays(cl, &p.workers.own)
 	}
 	p.findMatchers()
 	p.makeRoom()
 	p.workers.each(p.clusters.dirty, func(cl *clusterState, x *scratch) { // all of it at once, while what there is of a cluster is at hand
-		p.makeNeeds(cl, x)
+		if cl.again {
+			p.makeAgain(cl, x)
+		} else {
+			p.makeNeeds(cl, x)
+		}
 		p.creditNeeds(cl, x)
 	})
 	p.endCredit()

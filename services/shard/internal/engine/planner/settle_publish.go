@@ -162,21 +162,11 @@ func (pub *publisher) counters() {
 
 // reasonsValid reports whether the short rows of a cluster are short for the reasons that its block says.
 func (pub *publisher) reasonsValid(cl *clusterState) bool {
-	for i := range cl.needs {
-		w := &cl.needs[i]
-		if !cl.short(w) {
-			continue
-		}
-		if w.bits&wFolded == 0 {
-			if pub.reasons.of(cl, w, w.hold, pub.x) != cl.block.Verdicts[w.row].Detail {
-				return false
-			}
-			continue
-		}
-		for _, row := range cl.membersOf(w) {
-			if v := &cl.block.Verdicts[row]; v.Status == engine.Short && pub.reasons.of(cl, w, v.Hold, pub.x) != v.Detail {
-				return false
-			}
+	for i := range cl.block.Missing {
+		row := cl.block.Missing[i].Row
+		v := &cl.block.Verdicts[row]
+		if pub.reasons.of(cl, &cl.needs[cl.rowNeed[row]], v.Hold, pub.x) != v.Detail {
+			return false
 		}
 	}
 	return true
