@@ -147,6 +147,9 @@ const (
 	wGang   // Pods of it start together or not at all (ENG-4.13)
 )
 
+// wMade is what a Need says by itself, before it is credited.
+const wMade = wSame | wSpread | wUnit | wZero | wFolded | wJudged | wWhole | wMany | wSpare | wGang
+
 // machineState is one machine in its cluster: a cache line.
 type machineState struct {
 	price   int64

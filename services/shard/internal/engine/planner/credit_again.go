@@ -34,8 +34,8 @@ func (p *planning) makeAgain(cl *clusterState, x *scratch) {
 	cl.vec = cl.vec[:cl.made]
 	for i := range cl.needs {
 		w := &cl.needs[i]
-		w.claims, w.lastOne, w.own, w.slot, w.received, w.gain, w.domain = -1, -1, -1, -1, -1, 0, 0
-		w.bits &^= wChosen | wPossible | wLost | wPacked | wLate | wBought
+		*w = needState{row: w.row, at: w.at, priority: w.priority, matcher: w.matcher, vec: w.vec, key: w.key, bits: w.bits & wMade, hold: w.hold, bucket: w.bucket,
+			none: w.none, unfit: w.unfit, claims: -1, lastOne: -1, own: -1, slot: -1, received: -1}
 		copy(cl.rest(w), cl.aggregate(w))
 	}
 	(&members{&p.plan, cl, x}).read()
