@@ -65,11 +65,12 @@ type clusterState struct {
 	made      int     // length of vec once the Needs are made, or 0
 	rowNeed   []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds     []engine.Folded
-	gangRows  []int32 // with Same, ascending
-	begun     []bool  // by row: a gang that has begun on machines too small to hold it alone
-	members   int     // of machines; behind them is what the plan acquired
-	bound     []int32 // bound and creditable, in the order of walks if inOrder
-	byID      []int32 // flight, by id
+	gangRows  []gangRow // ascending
+	owns      []owns    // by row of a gang
+	left      []int32   // rows of gangs that left their folds, in order
+	members   int       // of machines; behind them is what the plan acquired
+	bound     []int32   // bound and creditable, in the order of walks if inOrder
+	byID      []int32   // flight, by id
 	excluded  []inventory.Index
 	protected []inventory.Index
 	overdue   int

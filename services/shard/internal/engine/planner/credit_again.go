@@ -3,9 +3,10 @@ package planner
 // Machines of a cluster come, go and change more often than its demand. Then its Needs are made again from those of the last credit, which takes less
 // than looking at its rows (ENG-21.2).
 
-// stays reports whether the rows of demand give the Needs that the cluster was credited with: nothing but machines has changed, and the same gangs fold.
+// stays reports whether the rows of demand give the Needs that the cluster was credited with: nothing but machines has changed, the same gangs fold, and none
+// has left its fold.
 func (p *planning) stays(cl *clusterState, x *scratch) bool {
-	if p.off.noAgain || cl.made == 0 || cl.demandVersion != cl.d.Version || cl.policy != p.policy || cl.classVersion != p.w.Inventory.ClassVersion() ||
+	if p.off.noAgain || cl.made == 0 || len(cl.left) > 0 || cl.demandVersion != cl.d.Version || cl.policy != p.policy || cl.classVersion != p.w.Inventory.ClassVersion() ||
 		cl.f != p.cat.ProjectionOf(cl.d, cl.dims, &x.frames) {
 		return false
 	}
@@ -19,13 +20,13 @@ func (p *planning) stays(cl *clusterState, x *scratch) bool {
 // readAgain reads the machines of a cluster with gangs before it is known whether these fold.
 func (p *planning) readAgain(cl *clusterState, x *scratch) {
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
-	for _, row := range cl.gangRows { // those of folded rows may be swept away
-		p.cat.MatcherOf(cl.d.Needs[row].Form)
+	for i := range cl.gangRows { // those of folded rows may be swept away
+		p.cat.MatcherOf(cl.d.Needs[cl.gangRows[i].row].Form)
 	}
 	(&members{&p.plan, cl, x}).read()
-	(&normalising{&p.plan, &p.folding, cl, x}).listBegun()
+	(&normalising{&p.plan, &p.folding, cl, x}).listOwns()
 	cl.gathered = 0 // they are not in order yet
-	x.fold.home.cl, x.fold.last.asked = nil, nil
+	x.fold.homeOf, x.fold.last.asked = nil, nil
 }
 
 // makeAgain makes the Needs of a cluster that stay, and reads its machines.

@@ -90,7 +90,7 @@ func (p *planning) beginAhead(cl *clusterState) {
 		cl.again = false
 		p.clusters.dirty = append(p.clusters.dirty[:0], cl)
 		p.findMatchers()
-		p.beginNeeds(cl, x)
+		p.beginNeeds(cl, x, nil)
 	}
 	p.clusters.markStale(cl) // until it is credited
 	cl.gathered = 0          // its machines are not in order yet

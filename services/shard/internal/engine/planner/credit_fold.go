@@ -26,56 +26,41 @@ type folding struct {
 
 // folder is what one worker remembers of section 8.
 type folder struct {
-	last  lastFold
-	home  homeClasses
-	index map[foldKey]int // of the cluster at work
-	mixed []bool          // by fold: its members may not be in order
-	most  int             // folds that there most likely are
-	key   []byte
+	last   lastFold
+	home   []uint32        // classes of the machines that are bound to or in flight for
+	homeOf *clusterState   // this cluster
+	index  map[foldKey]int // of the cluster at work
+	mixed  []bool          // by fold: its members may not be in order
+	most   int             // folds that there most likely are
+	key    []byte
 }
 
-// homeClasses is the classes of the machines that are bound to or in flight for the cluster that was asked about last.
-type homeClasses struct {
-	cl   *clusterState
-	list []uint32
-	seen []uint64 // one bit per class
-}
-
-// of returns the classes for a cluster: its gangs are asked about one after the other.
-func (h *homeClasses) of(p *plan, cl *clusterState) []uint32 {
-	if h.cl == cl {
-		return h.list
+// homeClasses returns those classes for a cluster: its gangs are asked about one after the other.
+func (f *folder) homeClasses(cl *clusterState) []uint32 {
+	if f.homeOf == cl {
+		return f.home
 	}
-	if n := (p.w.Inventory.Classes() + 63) / 64; len(h.seen) < n {
-		h.seen = append(h.seen, make([]uint64, n-len(h.seen))...)
-	}
-	h.cl, h.list = cl, h.list[:0]
+	f.homeOf, f.home = cl, f.home[:0]
 	for at := range cl.machines[:cl.members] {
-		c := cl.machines[at].class
-		if bit := uint64(1) << (c % 64); h.seen[c/64]&bit == 0 {
-			h.seen[c/64] |= bit
-			h.list = append(h.list, c)
+		if c, n := cl.machines[at].class, len(f.home); n == 0 || f.home[n-1] != c { // machines of one class mostly follow each other
+			f.home = append(f.home, c)
 		}
 	}
-	for _, c := range h.list {
-		h.seen[c/64] = 0
-	}
-	return h.list
+	slices.Sort(f.home)
+	f.home = slices.Compact(f.home)
+	return f.home
 }
 
 // lastFold is the row that was asked last: rows of a kind lie side by side.
 type lastFold struct {
-	f      *match.Projection
-	form   *demand.Form
-	want   resource.Vector
-	holder uint32 // as in folding.stock
-	asked  *clusterState
-	home   bool // a machine of the cluster that was asked could hold it
-	at     int  // in folds, or -1
-}
-
-func (l *lastFold) is(f *match.Projection, n *demand.Need) bool {
-	return l.f == f && l.form == n.Form && l.want.Equal(&n.Aggregate)
+	f          *match.Projection
+	form       *demand.Form
+	want, unit resource.Vector
+	holder     uint32 // as in folding.stock
+	asked      *clusterState
+	home       bool // a machine of the cluster that was asked could hold it
+	smaller    bool // and a smaller class a part of it
+	at         int  // in folds, or -1
 }
 
 type foldKey struct {
@@ -87,7 +72,7 @@ func (f *folding) begin(w *engine.World) {
 	if f.stock == nil {
 		f.stock, f.names = map[string]uint32{}, map[string]string{}
 	}
-	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
+	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v || len(f.stock) > 16*match.CatalogMax {
 		f.version = v
 		clear(f.stock)
 	}
@@ -95,31 +80,39 @@ func (f *folding) begin(w *engine.World) {
 		f.forgotten = n
 		clear(f.names)
 	}
-	if len(f.stock) > 16*match.CatalogMax {
-		clear(f.stock)
-	}
+}
+
+// gangRow is a row with Same.
+type gangRow struct {
+	row    int32
+	byRoom bool // it folds as far as its own cluster has room: no machine that could hold it can be had, and there are smaller classes (leave)
 }
 
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
-// asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
-func (f *folding) foldable(cl *clusterState, row int32, x *scratch) bool {
+// asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (owns).
+func (f *folding) foldable(cl *clusterState, row int32, x *scratch) (folds, byRoom bool) {
 	n := &cl.d.Needs[row]
-	if n.Aggregate.IsZero() || cl.begun[row] || cl.d.HeadroomOf(int(row)) > 0 || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
-		return false
+	if n.Aggregate.IsZero() || cl.owns[row] == ownsSmall || cl.d.HeadroomOf(int(row)) > 0 || !n.Aggregate.Covers(&n.MinUnit) || n.Form.MaxPerHost > 0 && !n.Aggregate.Equal(&n.MinUnit) {
+		return false, false
 	}
 	last := &x.fold.last
-	if !last.is(cl.f, n) {
-		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, holder: f.holderOf(cl, n, x), at: -1}
+	if last.f != cl.f || last.form != n.Form || !last.want.Equal(&n.Aggregate) || !last.unit.Equal(&n.MinUnit) {
+		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, unit: n.MinUnit, holder: f.holderOf(cl, n, x), at: -1}
 	}
 	if last.holder > 0 {
-		return true
+		return true, false
 	}
 	if last.asked != cl {
+		var buf [8]int64
+		unit := append(buf[:0], cl.projected(&n.MinUnit, x)...)
 		m, want := f.cat.Known(n.Form), cl.projected(&n.Aggregate, x)
 		last.asked = cl
-		last.home = slices.ContainsFunc(x.fold.home.of(f.plan, cl), func(c uint32) bool { return m.Has(c) && match.Covers(cl.f.Supply(c), want) })
+		last.home = slices.ContainsFunc(x.fold.homeClasses(cl), func(c uint32) bool { return m.Has(c) && match.Covers(cl.f.Supply(c), want) })
+		last.smaller = last.home && slices.ContainsFunc(m.Classes, func(c uint32) bool { return match.Covers(cl.f.Supply(c), unit) && !match.Covers(cl.f.Supply(c), want) })
 	}
-	return last.home
+	_, left := slices.BinarySearch(cl.left, row)
+	byRoom = last.home && last.smaller
+	return last.home && !(byRoom && left), byRoom
 }
 
 // holderOf returns 1 plus a class that could hold a gang and has machines that are not withheld from all clusters, or 0.
@@ -133,11 +126,10 @@ func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 
 		return holder
 	}
 	want := cl.projected(&n.Aggregate, x)
-	for _, c := range m.Classes {
-		if f.w.Inventory.Class(c).Obtainable > 0 && match.Covers(cl.f.Supply(c), want) {
-			holder = c + 1
-			break
-		}
+	if i := slices.IndexFunc(m.Classes, func(c uint32) bool {
+		return f.w.Inventory.Class(c).Obtainable > 0 && match.Covers(cl.f.Supply(c), want)
+	}); i >= 0 {
+		holder = m.Classes[i] + 1
 	}
 	f.mu.Lock()
 	f.stock[string(x.fold.key)] = holder
@@ -148,46 +140,71 @@ func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 
 // findFolds finds the gangs in some rows that section 8 folds, and the Needs that stand for them.
 func (nz *normalising) findFolds(from, end int) {
 	cl, x := nz.cl, nz.x
-	at, _ := slices.BinarySearch(cl.gangRows, int32(from))
-	for _, row := range cl.gangRows[at:] {
-		if int(row) >= end {
-			break
-		}
-		if nz.folding.foldable(cl, row, x) {
-			nz.fold(row)
-			cl.rowNeed[row] = rowFolds
-		}
-	}
-}
-
-// listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
-// such a gang would be bought again the moment a large machine shows up anywhere in the shard.
-func (nz *normalising) listBegun() {
-	cl := nz.cl
-	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
-	clear(cl.begun)
-	for at := range cl.machines[:cl.members] {
-		if l := &cl.machines[at]; l.owner >= 0 && cl.d.Needs[l.owner].Form.Same != nil && !cl.begun[l.owner] {
-			nz.begin(int(l.owner), l.class)
+	at, _ := slices.BinarySearchFunc(cl.gangRows, from, func(g gangRow, row int) int { return cmp.Compare(int(g.row), row) })
+	for ; at < len(cl.gangRows) && int(cl.gangRows[at].row) < end; at++ {
+		g := &cl.gangRows[at]
+		folds := false
+		if folds, g.byRoom = nz.folding.foldable(cl, g.row, x); folds {
+			nz.fold(g.row)
+			cl.rowNeed[g.row] = rowFolds
 		}
 	}
 }
 
-// begin notes that the gang in a row has an Own machine of a class.
-func (nz *normalising) begin(row int, class uint32) {
+// owns says which Own machines, bound or in flight, a gang has that match and fit it.
+type owns uint8
+
+const (
+	ownsNothing owns = iota
+	ownsLarge        // each could hold it alone
+	ownsSmall        // one could not: folded, it would be bought again the moment a large machine shows up anywhere in the shard
+)
+
+// listOwns finds what gangs own.
+func (nz *normalising) listOwns() {
 	cl, x := nz.cl, nz.x
-	n, sup := &cl.d.Needs[row], cl.f.Supply(class)
-	if !nz.cat.Known(n.Form).Has(class) {
-		return
+	cl.owns = slices.Grow(cl.owns[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	clear(cl.owns)
+	for at := range cl.machines[:cl.members] {
+		l := &cl.machines[at]
+		if l.owner < 0 || cl.d.Needs[l.owner].Form.Same == nil || cl.owns[l.owner] == ownsSmall {
+			continue
+		}
+		n, sup, o := &cl.d.Needs[l.owner], cl.f.Supply(l.class), &cl.owns[l.owner]
+		if nz.cat.Known(n.Form).Has(l.class) && match.Covers(sup, cl.projected(&n.MinUnit, x)) {
+			if *o = ownsSmall; match.Covers(sup, cl.projected(&n.Aggregate, x)) {
+				*o = ownsLarge
+			}
+		}
 	}
-	cl.begun[row] = match.Covers(sup, cl.projected(&n.MinUnit, x)) && !match.Covers(sup, cl.projected(&n.Aggregate, x))
+}
+
+// leave takes gangs out of folds that the cluster has no room for, if nothing may give way to them, there are smaller machines, and they own none: the
+// last ones, as many as lack room (ENG-8.2a). It reports whether any left.
+func (nz *normalising) leave() bool {
+	cl, before := nz.cl, len(nz.cl.left)
+	for i := range cl.folds {
+		members := cl.folds[i].Members
+		w := &cl.needs[cl.rowNeed[members[0]]]
+		lacks := unitsFor(cl.rest(w), cl.unit(w))
+		if w.priority > min(0, cl.needs[len(cl.needs)-1].priority) {
+			continue
+		}
+		for j := len(members) - 1; j >= 0 && lacks > 0; j-- {
+			if _, byRoom := nz.folding.foldable(cl, members[j], nz.x); byRoom && cl.owns[members[j]] == ownsNothing {
+				cl.left = append(cl.left, members[j])
+				lacks--
+			}
+		}
+	}
+	slices.Sort(cl.left)
+	return len(cl.left) > before
 }
 
 // fold adds a foldable row to the folded Need of all rows like it (ENG-8.3).
 func (nz *normalising) fold(row int32) {
 	cl, x := nz.cl, nz.x
-	n := &cl.d.Needs[row]
-	f := &x.fold
+	n, f := &cl.d.Needs[row], &x.fold
 	if len(cl.folds) == 0 {
 		if f.index == nil {
 			f.index = map[foldKey]int{}
@@ -255,10 +272,7 @@ func (nz *normalising) sortFolds() {
 		w.bits = w.bits&^wGang | wFolded // each unit is a whole gang
 	}
 	before := func(a, b *needState) int {
-		if c := engine.CompareAllocation(cl.need(a), "", cl.need(b), ""); c != 0 {
-			return c
-		}
-		return cmp.Compare(len(cl.membersOf(a)), len(cl.membersOf(b)))
+		return cmp.Or(engine.CompareAllocation(cl.need(a), "", cl.need(b), ""), cmp.Compare(len(cl.membersOf(a)), len(cl.membersOf(b))))
 	}
 	folded := slices.Clone(cl.needs[plain:])
 	slices.SortFunc(folded, func(a, b needState) int { return before(&a, &b) })
@@ -286,11 +300,14 @@ func (nz *normalising) sortMembers(rows []int32) {
 
 // valid reports whether section 8 still gives the answers that the cluster was credited with (ENG-21.3).
 func (f *folding) valid(cl *clusterState, x *scratch) bool {
-	for _, row := range cl.gangRows {
-		f.cat.MatcherOf(cl.d.Needs[row].Form)
-		if f.foldable(cl, row, x) != (cl.needs[cl.rowNeed[row]].bits&wFolded != 0) {
+	for i := range cl.gangRows {
+		g := &cl.gangRows[i]
+		f.cat.MatcherOf(cl.d.Needs[g.row].Form)
+		folds, byRoom := f.foldable(cl, g.row, x)
+		if folds != (cl.needs[cl.rowNeed[g.row]].bits&wFolded != 0) || byRoom && !g.byRoom {
 			return false
 		}
+		g.byRoom = byRoom
 	}
 	return true
 }

@@ -292,7 +292,7 @@ func (c *column) add(v symbol.ID, has bool) {
 func (m *members) noteColumn() {
 	cl, x := m.cl, m.x
 	inv := m.w.Inventory
-	key, ok := m.w.Space.Strings.Find(cl.d.Needs[cl.gangRows[0]].Form.Same.Key)
+	key, ok := m.w.Space.Strings.Find(cl.d.Needs[cl.gangRows[0].row].Form.Same.Key)
 	if top := inv.TopologyOf(key); !ok || top == nil || top.ByClass() {
 		return
 	}

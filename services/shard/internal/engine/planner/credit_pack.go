@@ -37,7 +37,7 @@ type scratch struct {
 }
 
 // begin forgets what holds for one plan.
-func (x *scratch) begin() { x.frames.Projection, x.fold.last, x.fold.home.cl = nil, lastFold{}, nil }
+func (x *scratch) begin() { x.frames.Projection, x.fold.last, x.fold.homeOf = nil, lastFold{}, nil }
 
 type offer struct {
 	at int32

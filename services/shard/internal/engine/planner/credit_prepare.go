@@ -56,10 +56,10 @@ type normalising struct {
 }
 
 // clear forgets what the cluster was credited with.
-func (nz *normalising) clear() {
+func (nz *normalising) clear(left []int32) {
 	cl := nz.cl
 	cl.cat, cl.judged, cl.made = nz.cat, 0, 0
-	cl.gangRows, cl.dims = cl.gangRows[:0], cl.dims[:0]
+	cl.left, cl.gangRows, cl.dims = left, cl.gangRows[:0], cl.dims[:0]
 	cl.rowNeed = slices.Grow(cl.rowNeed[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.rowNeed)
 	many := 0 // Needs of more than one unit
@@ -70,7 +70,7 @@ func (nz *normalising) clear() {
 			many++
 		}
 		if n.Form.Same != nil {
-			cl.gangRows = append(cl.gangRows, int32(i))
+			cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
 		}
 	}
 	slices.Sort(cl.dims)

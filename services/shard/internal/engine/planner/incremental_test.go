@@ -200,6 +200,43 @@ func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 	}
 }
 
+// ENG-8.2a, ENG-21.3: a gang that its own cluster has no room for leaves its fold when large machines can no longer be had and there are small ones.
+func TestAGangLeavesItsFoldWhenAClassGoes(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:8
+		need red/gang cpu=8 unit=cpu:4 same=rack hold=backoff
+		need blue/gang cpu=8 unit=cpu:4 same=rack
+		machine home configured=red for=web cpu=8 label.rack=ra
+		machine other configured=blue for=gang cpu=8 label.rack=ra
+		machine b1 speculative cpu=8 label.rack=ra`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, step := range []struct {
+		change string
+		folds  bool
+	}{
+		{"machine b1 withheld=quota", true},
+		{"machine s1 speculative cpu=4 label.rack=ra", false},
+		{"machine s1 withheld=quota", false},
+		{"machine b1 offered", true},
+		{"machine b1 withheld=quota", false},
+		{"need red/web cpu=0", true},
+		{"need red/web cpu=8", false},
+		{"machine b1 offered", true},
+	} {
+		s.lines(step.change)
+		last, _, _ = replan(t, s, pl, last)
+		at := block(last, "red")
+		if got := len(last.Blocks[at].Folded) > 0; got != step.folds {
+			t.Errorf("%q: the gang folds %v, want %v", step.change, got, step.folds)
+		}
+		if len(last.Blocks[block(last, "blue")].Folded) == 0 {
+			t.Errorf("%q: the gang on its own machine is not folded", step.change)
+		}
+	}
+}
+
 // ENG-8.7, SHARD-8.9: a credit before the plan that is left after its first part does not answer for the plan whether a gang folds.
 func TestFoldsAreAskedAfterACreditThatWasLeft(t *testing.T) {
 	s := newScript()

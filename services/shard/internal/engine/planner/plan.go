@@ -114,7 +114,7 @@ func (p *planning) credit() {
 		if cl.again {
 			p.makeAgain(cl, x)
 		} else {
-			p.makeNeeds(cl, x)
+			p.makeNeeds(cl, x, nil)
 		}
 		p.creditNeeds(cl, x)
 	})
@@ -126,31 +126,34 @@ func (p *planning) credit() {
 	c.OpenNeeds, c.JoinOverdue, c.JoinGuarded = p.clusters.total.open, p.clusters.total.overdue, p.clusters.total.protected
 }
 
-// makeNeeds makes the Needs of a cluster.
-func (p *planning) makeNeeds(cl *clusterState, x *scratch) {
-	needs := p.beginNeeds(cl, x)
+// makeNeeds makes the Needs of a cluster in which the gangs of some rows have left their folds.
+func (p *planning) makeNeeds(cl *clusterState, x *scratch, left []int32) {
+	needs := p.beginNeeds(cl, x, left)
 	needs.findFolds(0, len(cl.d.Needs))
 	needs.setUpRows(0, len(cl.d.Needs))
 	needs.endSetUp()
 }
 
 // beginNeeds forgets what a cluster was credited with, and reads its machines.
-func (p *planning) beginNeeds(cl *clusterState, x *scratch) normalising {
+func (p *planning) beginNeeds(cl *clusterState, x *scratch, left []int32) normalising {
 	needs, m := normalising{&p.plan, &p.folding, cl, x}, members{&p.plan, cl, x}
-	needs.clear()
+	needs.clear(left)
 	cl.f = p.cat.ProjectionOf(cl.d, cl.dims, &x.frames)
 	m.read()
 	if len(cl.gangRows) > 0 {
-		needs.listBegun()
+		needs.listOwns()
 	}
 	return needs
 }
 
-// creditNeeds credits the Needs of a cluster with its machines, and lists those that are short.
+// creditNeeds credits the Needs of a cluster with its machines, again as long as gangs leave folds, and lists those that are short.
 func (p *planning) creditNeeds(cl *clusterState, x *scratch) {
-	m, c := members{&p.plan, cl, x}, crediting{&p.plan, cl, x}
+	needs, m, c := normalising{&p.plan, &p.folding, cl, x}, members{&p.plan, cl, x}, crediting{&p.plan, cl, x}
 	m.gather()
-	c.run()
+	for c.run(); needs.leave(); c.run() {
+		p.makeNeeds(cl, x, cl.left)
+		m.gather()
+	}
 	p.pending.listShort(cl, x)
 }
 

@@ -1,6 +1,8 @@
 package reference
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -70,8 +72,9 @@ type Share struct {
 type Cluster struct {
 	*demand.Cluster
 	block      int32
-	normalised []*Need // in allocation order
-	folded     []*Need // those that stand for several rows
+	normalised []*Need        // in allocation order
+	folded     []*Need        // those that stand for several rows
+	left       map[int32]bool // rows whose gangs left a fold
 }
 
 // Need is one normalised need, and what it has.
@@ -101,11 +104,12 @@ func Plan(in engine.Input) *engine.Result {
 	n := &State{World: in.World, Policy: in.Policy.OrDefault(), Now: in.World.Inventory.Now(), slotsBefore: map[string]int{}}
 	n.Result = &engine.Result{Now: n.Now, Cycle: in.Cycle}
 	n.Load()
-	normalising{n}.normalise()
 	normalising{n}.excludeNotJoined()
 	for _, c := range n.Clusters {
-		crediting{n}.credit(c)
+		n.credit(c)
+		n.needs = append(n.needs, c.normalised...)
 	}
+	slices.SortFunc(n.needs, compareNeeds)
 	for _, m := range n.Machines {
 		if n.pooled(m) && m.Seen == inventory.Speculative {
 			n.slotsBefore[hardware(&m.Machine)]++
@@ -123,4 +127,18 @@ func Plan(in engine.Input) *engine.Result {
 	preempting{acquiring}.preemption()
 	settling{verdicts{acquiring}}.settle()
 	return n.Result
+}
+
+// credit makes the needs of a cluster and counts for them what it has, again as long as gangs leave folds (ENG-8.2a).
+func (n *State) credit(c *Cluster) {
+	c.left = map[int32]bool{}
+	for again := true; again; again = (normalising{n}).leave(c) {
+		for _, m := range n.Machines {
+			if m.claim != nil && m.claim.Cluster == c {
+				m.claim, m.kept, m.shares = nil, false, nil
+			}
+		}
+		normalising{n}.normalise(c)
+		crediting{n}.credit(c)
+	}
 }
