@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
@@ -93,6 +94,7 @@ func (al *allocator) allocateNeed(cl *clusterState, w *needState) bool {
 			al.clusters.markStale(cl)
 		}
 	}
+	al.takeBack(cl, w)
 	if w.bits&wGang != 0 && !al.canStart(cl, w) {
 		return false
 	}
@@ -116,69 +118,81 @@ func (al *allocator) reattribute(cl *clusterState, w *needState) {
 	if !cl.short(w) || cl.needs[len(cl.needs)-1].priority >= w.priority {
 		return
 	}
-	al.reattributeFrom(cl, w, cl.bound, cl.pack)
-	if cl.short(w) && len(cl.flight) > 0 {
-		al.reattributeFrom(cl, w, cl.flight, func(a, b int32) int { return cmp.Compare(cl.machines[a].order, cl.machines[b].order) })
+	from, order := lower(cl, w), cl.pack
+	for _, machines := range [2][]int32{cl.bound, cl.flight} {
+		list := al.x.list[:0]
+		for _, at := range machines {
+			if servesFrom(cl, w, from, at) {
+				list = append(list, at)
+			}
+		}
+		slices.SortFunc(list, func(a, b int32) int {
+			x, y := cl.need(&cl.needs[cl.machines[a].claim]), cl.need(&cl.needs[cl.machines[b].claim])
+			return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), order(a, b))
+		})
+		for _, at := range list {
+			al.displace(cl, w, from, at)
+		}
+		al.x.list = list
+		order = func(a, b int32) int { return cmp.Compare(cl.machines[a].order, cl.machines[b].order) }
 	}
 }
 
-func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int32, order func(a, b int32) int) {
-	priority := w.priority
-	var values []int64
-	if w.bits&wSame != 0 {
-		values = cl.values(al.w.Inventory, w.key)
-	}
-	list := al.x.list[:0]
-	for _, at := range from {
-		if servesLower(cl, w, at, values) {
-			list = append(list, at)
+// takeBack credits to a Need that lost something its Own machines that a later Need claims (ENG-12.5a).
+func (al *allocator) takeBack(cl *clusterState, w *needState) {
+	for at := w.own; at >= 0 && w.lost; at = cl.machines[at].ownNext {
+		if servesFrom(cl, w, w.at+1, at) {
+			al.displace(cl, w, w.at+1, at)
 		}
 	}
-	slices.SortFunc(list, func(a, b int32) int {
-		x, y := cl.need(&cl.needs[cl.machines[a].claim]), cl.need(&cl.needs[cl.machines[b].claim])
-		return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), order(a, b))
-	})
-	for _, at := range list {
-		if !cl.short(w) {
-			break
-		}
-		l := &cl.machines[at]
-		if !contributes(cl, w, at, al.displaceable(cl, w, l)) {
+}
+
+// displace credits a machine to w if that is short and it contributes. Needs from position from on lose their claim and their shares.
+func (al *allocator) displace(cl *clusterState, w *needState, from, at int32) {
+	l := &cl.machines[at]
+	if !cl.short(w) || !contributes(cl, w, at, al.displaceable(cl, w, from, l)) {
+		return
+	}
+	for i := l.shares; i >= 0; {
+		loser := &cl.needs[cl.shares[i].to]
+		if loser.at < from {
+			i = cl.shares[i].nextOn
 			continue
 		}
-		for i := l.shares; i >= 0; {
-			loser := &cl.needs[cl.shares[i].to]
-			if loser.priority >= priority {
-				i = cl.shares[i].nextOn
-				continue
-			}
-			cl.dropSharesOf(loser, at) // all at once: the loser counts once
-			al.queue.requeue(cl, loser)
-			i = l.shares
-		}
-		loser := &cl.needs[l.claim]
-		cl.release(at)
-		cl.recount(loser)
+		cl.dropSharesOf(loser, at) // all at once: the loser counts once
 		al.queue.requeue(cl, loser)
-		cl.claim(w, at)
-		al.clusters.markStale(cl)
+		i = l.shares
 	}
-	al.x.list = list
+	loser := &cl.needs[l.claim]
+	cl.release(at)
+	cl.recount(loser)
+	al.queue.requeue(cl, loser)
+	cl.claim(w, at)
+	al.clusters.markStale(cl)
 }
 
-// servesLower reports whether a machine serves a lower priority than w. values are those of the key of a gang.
-func servesLower(cl *clusterState, w *needState, at int32, values []int64) bool {
+// lower is the position of the first Need of lower priority than w, or behind the last one.
+func lower(cl *clusterState, w *needState) int32 {
+	return int32(sort.Search(len(cl.needs), func(i int) bool { return cl.needs[i].priority < w.priority }))
+}
+
+// servesFrom reports whether w can use a machine that a Need from position from on claims.
+func servesFrom(cl *clusterState, w *needState, from, at int32) bool {
 	l := &cl.machines[at]
-	return l.claim >= 0 && cl.needs[l.claim].priority < w.priority && l.bits&lExcluded == 0 && cl.usable(w, l) &&
-		(values == nil || values[at] == int64(w.domain))
+	return l.claim >= from && l.bits&lExcluded == 0 && cl.usable(w, l) && inside(cl, w, at)
 }
 
-// displaceable is what a machine counts for w when shares of lower priority on it are lost. The result may be al.buf.
-func (al *allocator) displaceable(cl *clusterState, w *needState, l *machineState) []int64 {
+// inside reports whether a machine lies in the domain of w, if that is a gang.
+func inside(cl *clusterState, w *needState, at int32) bool {
+	return w.bits&wSame == 0 || cl.values(cl.cat.Inventory, w.key)[at] == int64(w.domain)
+}
+
+// displaceable is what a machine counts for w when shares of Needs from position from on are lost. The result may be al.buf.
+func (al *allocator) displaceable(cl *clusterState, w *needState, from int32, l *machineState) []int64 {
 	worth := append(al.buf[:0], cl.supply(l)...)
 	al.buf = worth
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
-		if s := &cl.shares[i]; s.to != w.at && cl.needs[s.to].priority >= w.priority {
+		if s := &cl.shares[i]; s.to != w.at && s.to < from {
 			match.Subtract(worth, cl.at_(s.vec, 0))
 		}
 	}

@@ -359,12 +359,8 @@ func (al *allocator) claimUnclaimed(cl *clusterState, w *needState) {
 	if cl.unclaimedCount == 0 && len(cl.flight) == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
 		return
 	}
-	var values []int64
-	if w.bits&wSame != 0 {
-		values = cl.values(al.w.Inventory, w.key)
-	}
 	last := w.lastOne
-	pass := func(at int32, _ *machineState) bool { return values == nil || values[at] == int64(w.domain) }
+	pass := func(at int32, _ *machineState) bool { return inside(cl, w, at) }
 	cl.claimUnclaimed(w, pass)
 	cl.claimUnclaimedInFlight(w, pass)
 	if w.lastOne != last {

@@ -82,6 +82,7 @@ func (q *allocationQueue) queued(cl *clusterState, w *needState) bool {
 // requeue gives a Need that lost something another allocation, unless one is still ahead (ENG-12.6).
 func (q *allocationQueue) requeue(cl *clusterState, w *needState) {
 	q.displaced++
+	w.lost = true
 	q.clusters.markStale(cl)
 	if held(w) || q.queued(cl, w) {
 		return

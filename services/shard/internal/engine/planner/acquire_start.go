@@ -16,17 +16,14 @@ func (al *allocator) canStart(cl *clusterState, w *needState) bool {
 		return true
 	}
 	match.Subtract(lacks, al.freeFor(cl, w))
-	if cl.needs[len(cl.needs)-1].priority >= w.priority {
+	from := lower(cl, w)
+	if int(from) == len(cl.needs) {
 		return match.IsZero(lacks)
 	}
-	var values []int64
-	if w.bits&wSame != 0 {
-		values = cl.values(al.w.Inventory, w.key)
-	}
-	for _, list := range [][]int32{cl.bound, cl.flight} {
+	for _, list := range [2][]int32{cl.bound, cl.flight} {
 		for _, at := range list {
-			if servesLower(cl, w, at, values) {
-				match.Subtract(lacks, al.gain(cl, w, &cl.machines[at]))
+			if servesFrom(cl, w, from, at) {
+				match.Subtract(lacks, al.gain(cl, w, from, &cl.machines[at]))
 			}
 		}
 	}
@@ -34,8 +31,8 @@ func (al *allocator) canStart(cl *clusterState, w *needState) bool {
 }
 
 // gain is what a machine would count for w beyond the shares that w has on it, which end when it claims the machine.
-func (al *allocator) gain(cl *clusterState, w *needState, l *machineState) []int64 {
-	out := slices.Clone(al.displaceable(cl, w, l))
+func (al *allocator) gain(cl *clusterState, w *needState, from int32, l *machineState) []int64 {
+	out := slices.Clone(al.displaceable(cl, w, from, l))
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
 		if s := &cl.shares[i]; s.to == w.at {
 			match.Subtract(out, cl.at_(s.vec, 1))

@@ -107,7 +107,8 @@ type needState struct {
 	bucket   demand.Bucket // of interruption
 	none     engine.Detail // if wJudged: why no class whatsoever could serve it, or NoDetail
 	unfit    bool          // if wJudged: no class matches and fits
-	_        [3]byte       // up to a cache line
+	lost     bool          // a claim or share to another Need (ENG-12.6)
+	_        [2]byte       // up to a cache line
 }
 
 func (cl *clusterState) need(w *needState) *demand.Need {

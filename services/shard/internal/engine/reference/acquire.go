@@ -36,6 +36,7 @@ func (n acquisition) allocate() {
 			}
 			n.claimWhileShort(d, n.unclaimedInFlight(d))
 		}
+		n.takeBack(d)
 		if !n.canStart(d) {
 			continue
 		}
@@ -48,8 +49,8 @@ func (n acquisition) allocate() {
 // together (ENG-12.10). What is no such gang can always start.
 func (n acquisition) canStart(d *Need) bool {
 	lacks := d.LacksToStart(n.residual(d)).Sub(n.freeFor(d))
-	for _, m := range n.selectMachines(func(m *Machine) bool { return n.servesLower(d, m) }, byID) {
-		gain := n.displaceable(d, m)
+	for _, m := range n.selectMachines(func(m *Machine) bool { return n.servesOther(d, m, d.above) }, byID) {
+		gain := n.displaceable(d, m, d.above)
 		for _, sh := range m.shares {
 			if sh.to == d {
 				gain = gain.Sub(sh.credit) // its shares end when it claims the machine
@@ -112,7 +113,7 @@ func (n acquisition) acquire(d *Need, pool inventory.State) {
 
 // reattribute takes machines of the own cluster from needs of lower priority (ENG-12.5).
 func (n acquisition) reattribute(d *Need) {
-	lower := func(m *Machine) bool { return n.servesLower(d, m) }
+	lower := func(m *Machine) bool { return n.servesOther(d, m, d.above) }
 	rank := func(a, b *Machine) int {
 		return demand.CompareRank(&b.claim.Form.Profile, &a.claim.Form.Profile)
 	}
@@ -121,22 +122,44 @@ func (n acquisition) reattribute(d *Need) {
 	moving := n.inFlight(d.Cluster, lower)
 	slices.SortStableFunc(moving, func(a, b *Machine) int { return cmp.Or(rank(a, b), byID(a, b)) })
 	list = append(list, moving...)
+	n.displace(d, list, d.above)
+}
+
+// takeBack takes the Own machines of a need that lost something from later needs of its cluster: had credit known the loss, the need had
+// claimed them itself (ENG-12.5a).
+func (n acquisition) takeBack(d *Need) {
+	if !d.displaced {
+		return
+	}
+	mine := func(m *Machine) bool { return n.own(d, m) && n.servesOther(d, m, d.before) }
+	n.displace(d, append(n.bound(d.Cluster, mine), n.inFlight(d.Cluster, mine)...), d.before)
+}
+
+// above reports whether the priority of x is lower than that of d.
+func (d *Need) above(x *Need) bool { return x.Form.Priority < d.Form.Priority }
+
+// before reports whether x comes after d in allocation order.
+func (d *Need) before(x *Need) bool { return compareNeeds(d, x) < 0 }
+
+// displace credits the listed machines to d, as far as they contribute and it is short. Needs that lose their claims and shares get an allocation,
+// which is still to come (ENG-12.6).
+func (n acquisition) displace(d *Need, list []*Machine, loses func(*Need) bool) {
 	for _, m := range list {
 		rest := n.residual(d)
 		if rest.IsZero() {
 			return
 		}
-		if s := n.displaceable(d, m); !s.Touches(&rest) {
+		if s := n.displaceable(d, m, loses); !s.Touches(&rest) {
 			continue
 		}
 		if d.Spread != nil {
-			if _, more := n.roomsNow(d).with(d, m, units(n.displaceable(d, m), d.MinUnit)); !more {
+			if _, more := n.roomsNow(d).with(d, m, units(n.displaceable(d, m, loses), d.MinUnit)); !more {
 				continue
 			}
 		}
 		losers := []*Need{m.claim}
 		for _, sh := range slices.Clone(m.shares) {
-			if sh.to.Form.Priority < d.Form.Priority {
+			if loses(sh.to) {
 				if !slices.Contains(losers, sh.to) {
 					losers = append(losers, sh.to)
 				}
@@ -145,22 +168,25 @@ func (n acquisition) reattribute(d *Need) {
 			}
 		}
 		n.displaced += len(losers)
-		n.drop(m.claim, m) // its allocation is still to come (ENG-12.6)
+		for _, x := range losers {
+			x.displaced = true
+		}
+		n.drop(m.claim, m)
 		n.claim(d, m)
 	}
 }
 
-// servesLower reports whether m is a machine of d's cluster that a need of lower priority claims.
-func (n acquisition) servesLower(d *Need, m *Machine) bool {
+// servesOther reports whether m is a machine of d's cluster that d can use, claimed by a need that loses it.
+func (n acquisition) servesOther(d *Need, m *Machine, loses func(*Need) bool) bool {
 	mine := m.Seen.Bound() && m.Cluster == d.Cluster.Name && !m.excluded || InFlight(m, d.Cluster)
-	return mine && m.claim != nil && m.claim != d && m.claim.Form.Priority < d.Form.Priority && n.Usable(d, m) && inside(d, m)
+	return mine && m.claim != nil && loses(m.claim) && n.Usable(d, m) && inside(d, m)
 }
 
-// displaceable is what m counts for d when shares of lower priority on it are lost.
-func (n acquisition) displaceable(d *Need, m *Machine) resource.Vector {
+// displaceable is what m counts for d when shares of needs that lose them are lost.
+func (n acquisition) displaceable(d *Need, m *Machine, loses func(*Need) bool) resource.Vector {
 	s := n.Supply(m, d.Cluster)
 	for _, sh := range m.shares {
-		if sh.to.Form.Priority >= d.Form.Priority && sh.to != d {
+		if !loses(sh.to) && sh.to != d {
 			s = s.Sub(sh.taken)
 		}
 	}

@@ -94,6 +94,7 @@ type Need struct {
 	domain      string     // of a gang
 	chosen      bool       // the gang has a domain
 	satisfiable bool       // the free machines of the domain would suffice
+	displaced   bool       // it lost a claim or a share (ENG-12.6)
 	lost        bool       // something was taken over from it (ENG-15.4)
 	victims     int
 	freed       resource.Vector
