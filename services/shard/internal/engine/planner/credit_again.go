@@ -3,8 +3,7 @@ package planner
 // Machines of a cluster come, go and change more often than its demand. Then its Needs are made again from those of the last credit, which takes less
 // than looking at its rows (ENG-21.2).
 
-// stays reports whether the rows of demand give the Needs that the cluster was credited with: nothing but machines has changed, the same gangs fold, and none
-// has left its fold.
+// stays reports whether the rows of demand give the Needs that the cluster was credited with: only machines have changed, the same gangs fold, and none left.
 func (p *planning) stays(cl *clusterState, x *scratch) bool {
 	if p.off.noAgain || cl.made == 0 || len(cl.left) > 0 || cl.demandVersion != cl.d.Version || cl.policy != p.policy || cl.classVersion != p.w.Inventory.ClassVersion() ||
 		cl.f != p.cat.ProjectionOf(cl.d, cl.dims, &x.frames) {
@@ -26,7 +25,7 @@ func (p *planning) readAgain(cl *clusterState, x *scratch) {
 	(&members{&p.plan, cl, x}).read()
 	(&normalising{&p.plan, &p.folding, cl, x}).listOwns()
 	cl.gathered = 0 // they are not in order yet
-	x.fold.homeOf, x.fold.last.asked = nil, nil
+	x.fold.homeOf, x.fold.last = nil, lastFold{}
 }
 
 // makeAgain makes the Needs of a cluster that stay, and reads its machines.

@@ -47,7 +47,9 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 	}
 	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
 	if part > 3*parts+2 {
-		p.sweepAhead()
+		if p.ahead.cl == nil { // else a cluster was begun whose Needs are not made yet
+			p.sweep()
+		}
 		return
 	}
 	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // the plan checks by itself whether other gangs fold
@@ -110,14 +112,10 @@ func (p *planning) goesOn(cl *clusterState) bool {
 	return true
 }
 
-func (p *planning) needsAhead() *normalising {
-	return &normalising{&p.plan, &p.folding, p.ahead.cl, p.ahead.x}
-}
-
 // foldAhead finds the gangs in some rows that fold.
 func (p *planning) foldAhead(cl *clusterState) {
 	end := min(p.ahead.folded+aheadRows, len(cl.d.Needs))
-	p.needsAhead().findFolds(p.ahead.folded, end)
+	(&normalising{&p.plan, &p.folding, cl, p.ahead.x}).findFolds(p.ahead.folded, end)
 	p.ahead.folded = end
 }
 
@@ -127,14 +125,14 @@ func (p *planning) setUpAhead(cl *clusterState) {
 		return
 	}
 	end := min(p.ahead.rows+aheadRows, len(cl.d.Needs))
-	p.needsAhead().setUpRows(p.ahead.rows, end)
+	(&normalising{&p.plan, &p.folding, cl, p.ahead.x}).setUpRows(p.ahead.rows, end)
 	p.ahead.rows = end
 }
 
 // fileAhead makes the Needs that stand for folded rows, once those of the others are made.
 func (p *planning) fileAhead(cl *clusterState) {
 	if p.ahead.rows == len(cl.d.Needs) && !p.ahead.filed {
-		p.needsAhead().endSetUp()
+		(&normalising{&p.plan, &p.folding, cl, p.ahead.x}).endSetUp()
 		p.ahead.filed = true
 	}
 }
@@ -157,13 +155,6 @@ func (p *planning) endAhead(cl *clusterState) {
 	if !cl.ahead {
 		cl.ahead = true
 		cs.ahead = append(cs.ahead, cl)
-	}
-}
-
-// sweepAhead is the sweep of the next plan, unless a cluster was begun whose Needs are not made yet.
-func (p *planning) sweepAhead() {
-	if p.ahead.cl == nil {
-		p.sweep()
 	}
 }
 
