@@ -165,7 +165,8 @@ func podsOf(t *testing.T, c *fixture.Cluster) map[string]string {
 	return out
 }
 
-// OP-11.5: what is left of the machine of another app is enough for Pods that keep away from its hosts, and no help to them. They get a machine.
+// OP-11.5: what is left of the machine of another app is enough for Pods that keep away from its hosts, or that it keeps from its own, and no help to them.
+// They get a machine.
 func TestPodsThatKeepAwayFromOthersGetAHost(t *testing.T) {
 	t.Parallel()
 	s := fixture.StartT(t, fixture.Config{Offerings: spot(4)})
@@ -177,4 +178,6 @@ func TestPodsThatKeepAwayFromOthersGetAHost(t *testing.T) {
 			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}}}}
 	}})
 	until(t, s, red, "web running on another host", func(p fixture.Picture) bool { return p.PodsRunning == 3 && p.NodesReady == 2 })
+	scale(t, red, "db", 3) // web keeps it from its host, where there is room for one of them
+	until(t, s, red, "db running on another host", func(p fixture.Picture) bool { return p.PodsRunning == 5 && p.NodesReady == 3 })
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -146,6 +147,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 	var places map[string]int
 	var spread *spreads
 	full := 0
+	kept := sync.OnceValue(w.keptFromHosts)
 	if len(stuck) > 0 {
 		places = w.places(now)
 	}
@@ -172,7 +174,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
 			continue
 		}
-		lacking, other := short(c.Message, q.Spec, bounds{domains: p.Domains, hosts: p.Hosts, confined: w.Confined(id)})
+		lacking, other := short(c.Message, q.Spec, bounds{domains: p.Domains, hosts: p.Hosts, confined: w.Confined(id), kept: strings.Contains(c.Message, theirs) && kept()})
 		if !lacking && !missing {
 			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
@@ -277,12 +279,26 @@ var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 type bounds struct {
 	domains, hosts bool // its required anti-affinity
 	confined       bool // its row says in which domains it may be
+	kept           bool // that of Pods that run keeps others from hosts alone
+}
+
+// theirs is how kube-scheduler names the anti-affinity of Pods that run.
+const theirs = "didn't satisfy existing pods anti-affinity rules"
+
+// keptFromHosts reports whether no Pod that runs keeps others from whole domains.
+func (w Watcher) keptFromHosts() bool {
+	alone := true
+	w.Pods.All(func(p *pods.Pod) bool {
+		alone = p.Node == "" || !p.Domains
+		return alone
+	})
+	return alone
 }
 
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
-// per host may lack a host, and so does one that keeps away from the hosts of others. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
+// per host may lack a host, and so does one that keeps away from the hosts of others, or that these keep from theirs. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
 // that no machine solves, if there is one.
 func short(message string, s *request.Spec, of bounds) (lacking bool, other string) {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
@@ -295,7 +311,8 @@ func short(message string, s *request.Spec, of bounds) (lacking bool, other stri
 		switch {
 		case strings.HasPrefix(class, "Insufficient "), class == "Too many pods":
 			lacking = true
-		case s.MaxPerHost > 0 && lacksHost(class, of.domains), of.hosts && !of.domains && strings.HasSuffix(class, "didn't match pod anti-affinity rules"), strings.Contains(class, "exceed max volume count"):
+		case s.MaxPerHost > 0 && lacksHost(class, of.domains), of.hosts && !of.domains && strings.HasSuffix(class, "didn't match pod anti-affinity rules"),
+			of.kept && strings.HasSuffix(class, theirs), strings.Contains(class, "exceed max volume count"):
 			lacking = true
 		case len(s.Spread) > 0 && strings.HasSuffix(class, "didn't match pod topology spread constraints"):
 			lacking = true // a domain with few of its peers has no room

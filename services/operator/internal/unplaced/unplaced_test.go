@@ -247,14 +247,14 @@ func TestPodsLackAMachine(t *testing.T) {
 	}
 }
 
-// OP-11.5: a Pod that keeps away from the hosts of others lacks a host where these have all that has room. One that keeps away from domains as well may lack a domain.
+// OP-11.5: a Pod that keeps away from the hosts of others, or that these keep from theirs, lacks a host where these have all that has room. One that keeps away from domains as well may lack a domain.
 func TestPodsThatKeepAwayFromOthersLackAHost(t *testing.T) {
-	const own, theirs = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules.", "0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules."
+	const own, existing = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules.", "0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules."
 	for _, c := range []struct {
 		message string
 		of      bounds
 		want    bool
-	}{{own, bounds{hosts: true}, true}, {own, bounds{hosts: true, domains: true}, false}, {own, bounds{}, false}, {theirs, bounds{hosts: true}, false}} {
+	}{{own, bounds{hosts: true}, true}, {own, bounds{hosts: true, domains: true}, false}, {own, bounds{}, false}, {existing, bounds{hosts: true}, false}, {existing, bounds{kept: true}, true}} {
 		if got, _ := short(c.message, &request.Spec{}, c.of); got != c.want {
 			t.Errorf("%q of %+v: %v, want %v", c.message, c.of, got, c.want)
 		}
@@ -296,6 +296,7 @@ func TestPodsThatNoMachineHelpsGetEvents(t *testing.T) {
 	} {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-2*time.Second), message))
+		store.Set(&pods.Pod{ObjectMeta: metav1.ObjectMeta{Name: "zonal", UID: "zonal"}, Node: "n", Domains: true}) // may keep others from its zone
 		covered := true
 		w := Watcher{Config{Pods: store, Counted: all, Confined: never, Ahead: none, Satisfied: func(string) bool { return covered }, Missing: never, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
