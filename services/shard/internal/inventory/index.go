@@ -103,9 +103,9 @@ func (t *Table) indexFree(i Index, k Pool, by int32) {
 			}
 			id, _ := t.space.Clusters.Find(w.Cluster)
 			m := t.clusterChanged(id)
-			if by > 0 {
+			if at := slices.Index(m.avoided, i); by > 0 && at < 0 { // a machine may have several marks for one cluster
 				m.avoided = append(m.avoided, i)
-			} else if at := slices.Index(m.avoided, i); at >= 0 {
+			} else if by < 0 && at >= 0 {
 				m.avoided = slices.Delete(m.avoided, at, at+1)
 			}
 		}

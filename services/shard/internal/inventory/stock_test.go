@@ -26,3 +26,22 @@ func TestStockIsOfIdleAndSpeculativeTogether(t *testing.T) {
 		t.Errorf("the class has nothing in stock any more, and its stock changed %d times", got-since)
 	}
 }
+
+// ENG-12.7: a machine is withheld from a cluster once, for however many reasons: what counts machines that are left takes it off once.
+func TestAMachineIsAvoidedOnce(t *testing.T) {
+	tb := New(symbol.NewSpace())
+	i, _ := tb.Put(Machine{ID: "a", Provider: "p", State: Speculative, InstanceType: "m5", Zone: "z"})
+	red := tb.Space().Clusters.Intern("red")
+	for n, do := range []func() bool{
+		func() bool { return tb.Withhold(i, Withheld{Reason: WithheldBackoff, Cluster: "red"}) },
+		func() bool { return tb.Withhold(i, Withheld{Reason: WithheldNotJoined, Cluster: "red"}) },
+		func() bool { return tb.Lift(i, WithheldBackoff, "red") },
+	} {
+		if !do() || len(tb.Avoided(red)) != 1 {
+			t.Errorf("step %d: avoided %v, want the machine once", n, tb.Avoided(red))
+		}
+	}
+	if tb.Lift(i, WithheldNotJoined, "red"); len(tb.Avoided(red)) != 0 {
+		t.Errorf("the last mark is gone, and %v is avoided", tb.Avoided(red))
+	}
+}
