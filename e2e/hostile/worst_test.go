@@ -156,7 +156,7 @@ func corners(round int) *pb.ClusterCapacityNeeds {
 	return wide(round, label, topology)
 }
 
-// fitting is demand at all limits that each machine can hold a row of, in all domains. Gangs are of many sizes.
+// fitting is demand at all limits that each machine can hold a row of, in all domains. Gangs are of many sizes, and the cluster has learnt much of its Nodes.
 func fitting(round int) *pb.ClusterCapacityNeeds {
 	label, _ := keysOf(round)
 	_, topology := keysOf(0)
@@ -164,14 +164,27 @@ func fitting(round int) *pb.ClusterCapacityNeeds {
 	for i, n := range m.Needs {
 		n.AggregateResources["cpu"] = fmt.Sprintf("%dm", 1000+i%3000) // of which n.MinUnit is the same map
 	}
+	m.NodeRooms = learnt(round)
 	return m
+}
+
+// learnt is as much as a cluster may say that it has learnt of its Nodes, each time something else.
+func learnt(round int) (rooms []*pb.NodeRoom) {
+	for i := range 512 {
+		room := &pb.NodeRoom{InstanceType: fmt.Sprint("type", round, "-", i), Resources: map[string]string{}}
+		for k := range 64 {
+			room.Resources[fmt.Sprintf("example.com/n%d", i*64+k)] = fmt.Sprint(1 + round)
+		}
+		rooms = append(rooms, room)
+	}
+	return rooms
 }
 
 // long has as many rows as one roll-up may have, as many distinct resource names as that many rows may have, no two rows alike, these label and
 // topology keys, and as many bytes as it may have.
 func long(round int, label, topology []string, resource string) *pb.ClusterCapacityNeeds {
 	const names = rowNamesMax / rowsMax
-	padding := (rollupBytesMax - 64<<10) / rowsMax
+	padding := (rollupBytesMax - 1<<20) / rowsMax // what is left is for what a cluster has learnt of its Nodes
 	out := make([]*pb.CapacityNeed, rowsMax)
 	for i := range out {
 		q := map[string]string{"cpu": "1", fmt.Sprint(resource, i%(names-1)): "1"}
@@ -218,13 +231,7 @@ func wide(round int, label, topology []string) *pb.ClusterCapacityNeeds {
 	for i := range 50_000 {
 		m.OutOfService = append(m.OutOfService, &pb.MachineOutOfService{MachineId: fmt.Sprint("m", i), Reason: pb.MachineOutOfService_REASON_CORDONED})
 	}
-	for i := range 512 {
-		room := &pb.NodeRoom{InstanceType: fmt.Sprint("type", round, "-", i), Resources: map[string]string{}}
-		for k := range 64 {
-			room.Resources[fmt.Sprintf("example.com/n%d", i*64+k)] = "1"
-		}
-		m.NodeRooms = append(m.NodeRooms, room)
-	}
+	m.NodeRooms = learnt(round)
 	return m
 }
 

@@ -50,8 +50,9 @@ func New() *Catalog {
 	return &Catalog{supplies: map[string]uint32{}, Matchers: map[string]*Matcher{}, frames: map[string]*Projection{}}
 }
 
-// CatalogMax bounds how many matchers and projections are kept beyond twice those that the demand can use. Then all are rebuilt. Sweep keeps them below: while a
-// large roll-up takes another's place, there are those of both and of the one before, which the next plan sweeps away.
+// CatalogMax bounds how many matchers are kept beyond twice those that the demand can use. Then all are rebuilt. Sweep keeps them below: while a large roll-up
+// takes another's place, there are those of both and of the one before, which the next plan sweeps away. Projections, with all that a cluster has learnt of
+// Nodes in each, are rebuilt when there are SweepMin more than twice the clusters.
 const CatalogMax = 4096
 
 // relearn renews the classes of types that clusters have learnt of now and had not, or no longer. A type that no machine has changes nothing: what one
@@ -77,7 +78,7 @@ func (c *Catalog) relearn(d *demand.Table) {
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
 func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory
-	if fresh = c.Inventory != inv || len(c.Matchers) > CatalogMax+2*d.FormLen() || len(c.frames) > CatalogMax; fresh {
+	if fresh = c.Inventory != inv || len(c.Matchers) > CatalogMax+2*d.FormLen() || len(c.frames) > SweepMin+2*len(d.Clusters()); fresh {
 		*c = *New()
 		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"sync"
@@ -118,7 +119,7 @@ func (f *folding) foldable(cl *clusterState, row int32, x *scratch) (folds, byRo
 // holderOf returns 1 plus a class that could hold a gang and has machines that are not withheld from all clusters, or 0.
 func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 {
 	m := f.cat.Known(n.Form)
-	x.fold.key = n.Aggregate.AppendKey(append(append(x.fold.key[:0], m.Form.Match...), cl.f.ID...))
+	x.fold.key = binary.LittleEndian.AppendUint32(n.Aggregate.AppendKey(append(x.fold.key[:0], m.Form.Match...)), uint32(cl.f.Number))
 	f.mu.Lock()
 	holder, known := f.stock[string(x.fold.key)]
 	f.mu.Unlock()

@@ -84,7 +84,7 @@ func (p *planning) follow(in engine.Input) (fresh bool) {
 	if fresh = p.cat.Begin(p.w); fresh { // matchers and frames are other ones now
 		p.clusters.forget()
 		p.tops.forget()
-		p.pending.list = nil
+		p.pending.list, p.folding.stock = nil, nil
 	}
 	if v := p.w.Inventory.OrderVersion(); p.orders != v {
 		p.orders = v

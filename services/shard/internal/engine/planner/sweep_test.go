@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
@@ -9,6 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // ENG-21.11, ENG-21.1: rows whose profiles name ever new values, gangs among them, leave nothing behind in a Planner, and what it forgets
@@ -65,5 +67,51 @@ func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
 	}
 	if matchers, _, _ := pl.Remembered(); matchers > match.CatalogMax+2*bw.w.Demand.FormLen() {
 		t.Errorf("%d matchers are remembered", matchers)
+	}
+}
+
+// learnt is a list as long as a cluster may state of its Nodes, other than that of another number.
+func learnt(n int) []demand.Room {
+	list := make([]demand.Room, 512)
+	for i := range list {
+		list[i].Type = fmt.Sprint("type-", n, "-", i)
+		for k := range 64 {
+			list[i].Amounts = append(list[i].Amounts, resource.Quantity{Name: fmt.Sprint("example.com/n", i*64+k), Milli: int64(1000 + n)})
+		}
+	}
+	return list
+}
+
+// ENG-21.11, SHARD-32: a cluster that has learnt other things of its Nodes again and again leaves nothing behind, and its gangs do not remember all of it each.
+func TestWhatClustersLearnTakesItsRoomOnce(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 100, Needs: 20, Clusters: 2}, 1))
+	name := workload.ClusterName(0)
+	pl := planner.NewPlanner()
+	plan := func(n int) (allocated, alive uint64) {
+		var before, after runtime.MemStats
+		bw.w.Demand.SetRooms(name, learnt(n))
+		runtime.ReadMemStats(&before)
+		pl.Plan(engine.Input{World: bw.w})
+		runtime.ReadMemStats(&after)
+		runtime.GC()
+		allocated = after.TotalAlloc - before.TotalAlloc
+		runtime.ReadMemStats(&after)
+		return allocated, after.HeapAlloc
+	}
+	_, start := plan(0)
+	for n := range 100 {
+		if _, alive := plan(1 + n); alive > start+120<<20 {
+			t.Fatalf("after %d lists %d MiB are alive, %d at the start", n, alive>>20, start>>20)
+		}
+	}
+	rows := make([]demand.Row, 3_000)
+	for i := range rows {
+		rows[i] = demand.Row{Group: fmt.Sprint(i), Aggregate: []resource.Quantity{{Name: "cpu", Milli: 1000 + int64(i)}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 1000}}}
+		rows[i].Profile.Requirements = []demand.Requirement{{Key: workload.RackLabel, Op: demand.Same}}
+		rows[i].Seal()
+	}
+	bw.w.Demand.Replace(name, rows, nil, 2)
+	if allocated, _ := plan(200); allocated > 300<<20 {
+		t.Errorf("a plan with 3,000 gangs of different sizes allocates %d MiB", allocated>>20)
 	}
 }
