@@ -51,8 +51,7 @@ func New() *Catalog {
 }
 
 // CatalogMax bounds how many matchers are kept beyond twice those that the demand can use. Then all are rebuilt. Sweep keeps them below: while a large roll-up
-// takes another's place, there are those of both and of the one before, which the next plan sweeps away. Projections, with all that a cluster has learnt of
-// Nodes in each, are rebuilt when there are SweepMin more than twice the clusters.
+// takes another's place, there are those of both and of the one before, which the next plan sweeps away. Projections are rebuilt at twice the clusters and SweepMin.
 const CatalogMax = 4096
 
 // relearn renews the classes of types that clusters have learnt of now and had not, or no longer. A type that no machine has changes nothing: what one
@@ -194,7 +193,7 @@ func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastPr
 	defer c.framing.Unlock()
 	f := c.frames[string(b)]
 	if f == nil {
-		f = &Projection{Number: len(c.everyF), ID: string(b), Dims: slices.Clone(dims), cluster: supplyOf(d)}
+		f = &Projection{Number: len(c.everyF), Dims: slices.Clone(dims), cluster: supplyOf(d)}
 		for _, n := range dims {
 			f.unstated = append(f.unstated, resource.Unstated(c.Inventory.Space().Dimensions.Text(n)))
 		}

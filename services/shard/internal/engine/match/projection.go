@@ -14,7 +14,6 @@ import (
 // with the same overhead, and have learnt the same, share a projection.
 type Projection struct {
 	Number   int             // its position in Catalog.everyF
-	ID       string          // overhead and dimensions, spelled out
 	Dims     []resource.Dim  // ascending
 	cluster  *demand.Cluster // what one of the clusters has learnt, and its overhead
 	unstated []int64         // by dimension, of machines that do not name it
