@@ -174,7 +174,8 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []podEve
 		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
 			continue
 		}
-		lacking, other := short(c.Message, q.Spec, bounds{domains: p.Domains, hosts: p.Hosts, confined: w.Confined(id), kept: strings.Contains(c.Message, theirs) && kept()})
+		lacking, other := short(c.Message, q.Spec, bounds{domains: p.Domains, hosts: p.Hosts, confined: w.Confined(id),
+			kept: strings.Contains(c.Message, theirs) && kept()})
 		if !lacking && !missing {
 			if other != "" {
 				waiting = append(waiting, podEvent{p, notHelped(other)})
@@ -298,8 +299,8 @@ func (w Watcher) keptFromHosts() bool {
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
-// per host may lack a host, and so does one that keeps away from the hosts of others, or that these keep from theirs. Where its row says in which domains the Pod may be, one more machine is in one of them. Otherwise other is a class
-// that no machine solves, if there is one.
+// per host may lack a host, and so does one that keeps away from the hosts of others, or that these keep from theirs. Where its row says in which
+// domains the Pod may be, one more machine is in one of them. Otherwise other is a class that no machine solves, if there is one.
 func short(message string, s *request.Spec, of bounds) (lacking bool, other string) {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
