@@ -89,8 +89,7 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 	c := aq.cover
 	c.Ask(aq.free, cl.d.ID, k, cl.unit(w), cl.rest(w), w.bits&wMany != 0, cl.perHost(w))
 	some := false
-	switch {
-	case w.bits&wSame != 0:
+	if w.bits&wSame != 0 {
 		t := aq.tops.of(w.key)
 		d, ok := t.Top.Domain(w.domain)
 		if !ok {
@@ -106,7 +105,7 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 		some = c.In(&aq.local, &t.Domains, d)
 		aq.tops.here = place{t, d}
 		defer func() { aq.tops.here = place{} }()
-	default:
+	} else {
 		some = c.Everywhere(aq.cat.Of(cl.matcher(w), cl.f, w.bucket))
 	}
 	if !some {

@@ -143,7 +143,7 @@ const (
 	wLate   // in allocationQueue.requeued
 	wJudged // none is right for the classes of clusterState.judged
 	wWhole  // its aggregate is whole units (ENG-4.12)
-	wMany   // and more than one
+	wMany   // and what a machine holds of it as well: it is more than one, or a gang's
 	wBought // took Speculative machines in this plan, and perhaps gave them back
 	wSpare  // has hard spread terms that do not count: its Same wins over them (ENG-10.13), or it does not count in units
 	wGang   // Pods of it start together or not at all (ENG-4.13)

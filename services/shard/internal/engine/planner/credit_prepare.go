@@ -164,11 +164,15 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 	if k == 0 && match.IsZero(cl.aggregate(w)) {
 		w.bits |= wZero
 	}
+	perHost := int64(n.Form.MaxPerHost)
 	switch {
+	case k == 1 && w.bits&wSame != 0: // domains differ in how many units they hold (ENG-10.6)
+		perHost = 0
+		fallthrough
 	case k > 1, k == 1 && cl.headroomOf(w) < 0: // it asks for more, with what is served elsewhere (ENG-11.18)
 		w.bits |= wWhole | wMany
 		cl.alloc(1)
-		cl.vec = append(cl.vec, 0, int64(n.Form.MaxPerHost))
+		cl.vec = append(cl.vec, 0, perHost)
 	case k == 1:
 		w.bits |= wWhole
 	}
