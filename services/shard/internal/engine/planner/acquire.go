@@ -138,10 +138,14 @@ func (al *allocator) reattribute(cl *clusterState, w *needState) {
 	}
 }
 
-// takeBack credits to a Need that lost something its Own machines that a later Need claims (ENG-12.5a).
+// takeBack credits to a Need that lost something its Own machines that a later Need or a gang that cannot start claims (ENG-12.5a).
 func (al *allocator) takeBack(cl *clusterState, w *needState) {
 	for at := w.own; at >= 0 && w.lost; at = cl.machines[at].ownNext {
-		if servesFrom(cl, w, w.at+1, at) {
+		from := w.at + 1
+		if by := cl.machines[at].claim; by >= 0 && by < w.at && !match.IsZero(lacksToStart(cl, &cl.needs[by], cl.rest(&cl.needs[by]))) {
+			from = by
+		}
+		if servesFrom(cl, w, from, at) {
 			al.displace(cl, w, w.at+1, at)
 		}
 	}
@@ -154,19 +158,18 @@ func (al *allocator) displace(cl *clusterState, w *needState, from, at int32) {
 		return
 	}
 	for i := l.shares; i >= 0; {
-		loser := &cl.needs[cl.shares[i].to]
-		if loser.at < from {
+		if loser := &cl.needs[cl.shares[i].to]; loser.at < from {
 			i = cl.shares[i].nextOn
-			continue
+		} else {
+			cl.dropSharesOf(loser, at) // all at once: the loser counts once
+			al.queue.displace(cl, loser, w)
+			i = l.shares
 		}
-		cl.dropSharesOf(loser, at) // all at once: the loser counts once
-		al.queue.requeue(cl, loser)
-		i = l.shares
 	}
 	loser := &cl.needs[l.claim]
 	cl.release(at)
 	cl.recount(loser)
-	al.queue.requeue(cl, loser)
+	al.queue.displace(cl, loser, w)
 	cl.claim(w, at)
 	al.clusters.markStale(cl)
 }

@@ -79,16 +79,21 @@ func (q *allocationQueue) queued(cl *clusterState, w *needState) bool {
 	return i < len(q.entries) && q.next(i).allocation == t && q.next(i).worthAllocating()
 }
 
-// requeue gives a Need that lost something another allocation, unless one is still ahead (ENG-12.6).
-func (q *allocationQueue) requeue(cl *clusterState, w *needState) {
+// displace gives a Need that lost something to w another allocation (ENG-12.6), but for a gang that had its own before w (ENG-12.5a).
+func (q *allocationQueue) displace(cl *clusterState, loser, w *needState) {
 	q.displaced++
-	w.lost = true
-	q.clusters.markStale(cl)
-	if held(w) || q.queued(cl, w) {
-		return
+	loser.lost = true
+	if loser.at > w.at && !held(loser) {
+		q.requeue(cl, loser)
 	}
-	w.bits |= wLate
-	heap.Push(&q.requeued, allocationOf(cl, w))
+}
+
+// requeue gives a Need another allocation, unless one is still ahead.
+func (q *allocationQueue) requeue(cl *clusterState, w *needState) {
+	if !q.queued(cl, w) {
+		w.bits |= wLate
+		heap.Push(&q.requeued, allocationOf(cl, w))
+	}
 }
 
 // allocationHeap has the next allocation first.

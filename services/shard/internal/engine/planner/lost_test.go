@@ -33,8 +33,8 @@ func TestLosersEqualNaive(t *testing.T) {
 	})
 }
 
-// boundForOneRow puts two of three machines down to the second row of the first cluster. Its first row has a higher priority, the others the same
-// or a lower one.
+// boundForOneRow puts two of three machines down to the second row of the first cluster. Its first row and its third have a higher priority, the
+// others the same or a lower one. Pods of the third start together.
 func boundForOneRow(f *fleet) {
 	f.clusters, f.machines = slices.Clone(f.clusters), slices.Clone(f.machines)
 	c := &f.clusters[0]
@@ -44,9 +44,12 @@ func boundForOneRow(f *fleet) {
 	c.rows = slices.Clone(c.rows)
 	for i := range c.rows {
 		r := &c.rows[i].row
-		r.Group, r.Profile.Priority = fmt.Sprint("g", i), []int32{100, 10, 10, 0}[min(i, 2+i%2)]
+		r.Group, r.Profile.Priority = fmt.Sprint("g", i), []int32{100, 10, 50, 10, 0}[min(i, 4)]
 	}
 	c.rows[1].row.Profile.Interruption = 27
+	if len(c.rows) > 2 {
+		c.rows[2].row.Profile.MinMembers = 9
+	}
 	p := c.rows[1].row.Profile.Canonical()
 	all := inventory.Attribution{Fingerprint: p.Fingerprint(), Group: c.rows[1].row.Group, Priority: p.Priority,
 		Interruption: p.Interruption.Penalty(), Reclamation: p.Reclamation.Penalty()}

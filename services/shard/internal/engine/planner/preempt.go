@@ -348,12 +348,7 @@ func (pe *preemption) takeOver(cl *clusterState, w *needState, f *inFlight) {
 func (pe *preemption) lose(cl *clusterState, w *needState) {
 	w.bits |= wLost
 	pe.unmet.known = false
-	if !pe.queue.queued(cl, w) {
-		displaced, hold := pe.queue.displaced, w.hold
-		w.hold = demand.NotHeld // held ones look again too
-		pe.queue.requeue(cl, w)
-		w.hold, pe.queue.displaced = hold, displaced
-	}
+	pe.queue.requeue(cl, w) // a held one, too
 }
 
 // excessFor chooses excess (ENG-15.5): unclaimed Configured machines of other heard clusters.

@@ -125,13 +125,17 @@ func (n acquisition) reattribute(d *Need) {
 	n.displace(d, list, d.above)
 }
 
-// takeBack takes the Own machines of a need that lost something from later needs of its cluster: had credit known the loss, the need had
-// claimed them itself (ENG-12.5a).
+// takeBack takes the Own machines of a need that lost something from later needs of its cluster, and from gangs that cannot start: had credit
+// known the loss, the need had claimed them itself (ENG-12.5a).
 func (n acquisition) takeBack(d *Need) {
 	if !d.displaced {
 		return
 	}
-	mine := func(m *Machine) bool { return n.own(d, m) && n.servesOther(d, m, d.before) }
+	loses := func(x *Need) bool {
+		lacks := x.LacksToStart(n.residual(x))
+		return d.before(x) || x != d && !lacks.IsZero()
+	}
+	mine := func(m *Machine) bool { return n.own(d, m) && n.servesOther(d, m, loses) }
 	n.displace(d, append(n.bound(d.Cluster, mine), n.inFlight(d.Cluster, mine)...), d.before)
 }
 
