@@ -1,8 +1,10 @@
 package demand
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // form returns the Form of a profile in canonical form and adds one user.
@@ -45,6 +47,7 @@ func (t *Table) dropForm(f *Form) {
 		r.refs--
 	} else {
 		delete(t.rules, f.Match)
+		t.rulesVersion++
 	}
 	t.freeForm = append(t.freeForm, f.ID)
 	if f.Stripped != f {
@@ -68,6 +71,7 @@ func (t *Table) share(f *Form) {
 	if r == nil {
 		r = &rules{match: f.Match, requirements: f.Requirements, tolerations: f.Tolerations, preferences: f.Preferences}
 		t.rules[f.Match] = r
+		t.rulesVersion++
 	}
 	r.refs++
 	f.Requirements, f.Tolerations, f.Preferences = r.requirements, r.tolerations, r.preferences
@@ -153,6 +157,73 @@ func (t *Table) TopologyKeys() []string { return slices.Sorted(maps.Keys(t.keys.
 
 // KeysVersion grows when one of the three lists changes.
 func (t *Table) KeysVersion() uint64 { return t.keys.version }
+
+// RulesVersion grows when requirements come into the demand or leave it.
+func (t *Table) RulesVersion() uint64 { return t.rulesVersion }
+
+// Values lists the values of a label key that requirements in the demand name, and the numbers that they compare the value with, ascending and each once.
+func (t *Table) Values(key string) (values []string, bounds []int64) {
+	named, compared := map[string]bool{}, map[int64]bool{}
+	for _, r := range t.rules {
+		eachRequirement(r.requirements, r.preferences, func(r *Requirement) {
+			for i := 0; i < len(r.Values) && r.Key == key; i++ {
+				if r.Op != Gt && r.Op != Lt {
+					named[r.Values[i]] = true
+				} else if n, err := strconv.ParseInt(r.Values[i], 10, 64); err == nil {
+					compared[n] = true
+				}
+			}
+		})
+	}
+	return slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(compared))
+}
+
+func eachRequirement(list []Requirement, preferences []Preference, visit func(r *Requirement)) {
+	for i := range list {
+		visit(&list[i])
+	}
+	for i := range preferences {
+		eachRequirement(preferences[i].Requirements, nil, visit)
+	}
+}
+
+// ValuesOf is how many values rows name of each label key of which they name more than few, up to one more than most.
+func ValuesOf(rows []Row, few, most int) map[string]int {
+	each := func(visit func(r *Requirement)) {
+		for i := range rows {
+			eachRequirement(rows[i].Profile.Requirements, rows[i].Profile.Preferences, visit)
+		}
+	}
+	count, named := map[string]int{}, map[string]map[string]bool{}
+	each(func(r *Requirement) { count[r.Key] += len(r.Values) })
+	maps.DeleteFunc(count, func(_ string, n int) bool { return n <= few })
+	for key := range count {
+		named[key] = map[string]bool{}
+	}
+	each(func(r *Requirement) {
+		for _, v := range r.Values {
+			if seen := named[r.Key]; seen != nil && len(seen) <= most {
+				seen[v] = true
+			}
+		}
+	})
+	for key, values := range named {
+		if count[key] = len(values); len(values) <= few {
+			delete(count, key)
+		}
+	}
+	return count
+}
+
+// Matches is how many rows differ in what machines they match.
+func Matches(rows []Row) int {
+	seen, b := map[[sha256.Size]byte]bool{}, []byte(nil)
+	for i := range rows {
+		b = rows[i].Profile.appendMatch(b[:0])
+		seen[sha256.Sum256(b)] = true
+	}
+	return len(seen)
+}
 
 // KeysOf lists the label keys that rows name, and those of them that are topology keys, ascending.
 func KeysOf(rows []Row) (labels, topology []string) {

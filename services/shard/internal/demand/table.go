@@ -30,20 +30,21 @@ type Cluster struct {
 
 // Table is the demand of a shard. It is not safe for concurrent use.
 type Table struct {
-	space    *symbol.Space
-	clusters map[string]*Cluster
-	ordered  []*Cluster // by name
-	forms    map[string]*Form
-	rules    map[string]*rules // by Form.Match
-	freeForm []uint32
-	formIDs  uint32
-	keys     keyUse
-	version  uint64
-	set      uint64      // version of the set of clusters
-	log      []symbol.ID // the last clusters that changed
-	logBase  uint64      // number of the first one in log
-	rows     int
-	scratch  []byte
+	space        *symbol.Space
+	clusters     map[string]*Cluster
+	ordered      []*Cluster // by name
+	forms        map[string]*Form
+	rules        map[string]*rules // by Form.Match
+	rulesVersion uint64
+	freeForm     []uint32
+	formIDs      uint32
+	keys         keyUse
+	version      uint64
+	set          uint64      // version of the set of clusters
+	log          []symbol.ID // the last clusters that changed
+	logBase      uint64      // number of the first one in log
+	rows         int
+	scratch      []byte
 
 	part      int      // rows that are taken in or given back at once; PartRows
 	discarded [][]Need // left the demand; what they use is still counted
@@ -380,7 +381,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
 		forms: make(map[string]*Form, len(t.forms)), rules: make(map[string]*rules, len(t.rules)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
-		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows, part: t.part, learnt: maps.Clone(t.learnt), learntVersion: t.learntVersion}
+		keys: t.keys.clone(), rulesVersion: t.rulesVersion, version: t.version, set: t.set, rows: t.rows, part: t.part, learnt: maps.Clone(t.learnt), learntVersion: t.learntVersion}
 	copies := make(map[*Form]*Form, len(t.forms))
 	for fp, f := range t.forms {
 		g := *f

@@ -23,8 +23,11 @@ type Class struct {
 	refs   int32
 }
 
-// presence stands for "the key is there" in projected labels, where no profile asks for the value.
-const presence = ^symbol.ID(0)
+// What stands in projected labels for "the key is there", where no profile asks for the value, and for every value that no profile names.
+const (
+	presence = ^symbol.ID(0)
+	Unnamed  = presence - 1
+)
 
 type classKey struct{ shape, labels uint32 }
 
@@ -32,11 +35,8 @@ type classKey struct{ shape, labels uint32 }
 func (t *Table) classFor(shape, labels uint32) uint32 {
 	t.words = t.words[:0]
 	for w := t.labelSets.get(labels); len(w) > 0; w = w[2:] {
-		switch t.keys.use(w[0]) {
-		case byValue:
-			t.words = append(t.words, w[0], w[1])
-		case byPresence:
-			t.words = append(t.words, w[0], presence)
+		if v, use := t.keys.project(t.space.Strings, w[0], w[1]); use {
+			t.words = append(t.words, w[0], v)
 		}
 	}
 	proj, _ := t.projected.intern(t.words)
@@ -104,7 +104,7 @@ func (t *Table) ClassAttr(c *Class, key string) (value string, has bool) {
 		return "", false
 	}
 	v, has := t.projected.value(c.labels, id)
-	if has && v != presence {
+	if has && v < Unnamed {
 		value = t.space.Strings.Text(v)
 	}
 	return value, has
@@ -141,7 +141,7 @@ func (t *Table) ValueOf(class, labels uint32, key symbol.ID) (symbol.ID, bool) {
 	return t.labelSets.value(labels, key)
 }
 
-// ClassValue is ClassAttr in symbols. Of a key that only presence is known of, the value means nothing.
+// ClassValue is ClassAttr in symbols. Of a key that only presence is known of, the value means nothing. It is Unnamed if no profile names it.
 func (t *Table) ClassValue(c *Class, key symbol.ID) (symbol.ID, bool) {
 	s := &t.shapes.all[c.Shape]
 	switch {

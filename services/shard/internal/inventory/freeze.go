@@ -56,7 +56,7 @@ func (t *Table) Freeze(r *FreezeBuffer) *Frozen {
 		shapes:     shapes{all: slices.Clone(t.shapes.all), free: slices.Clone(t.shapes.free)},
 		labelSets:  t.labelSets.clone(), projected: t.projected.clone(), attributions: t.attributions.clone(),
 		classes: slices.Clone(t.classes), freeClass: slices.Clone(t.freeClass), serial: t.serial, classVersion: t.classVersion,
-		keys: t.keys.clone(), typeKey: t.typeKey, zoneKey: t.zoneKey,
+		keys: t.keys.clone(), keysAs: t.keysAs, typeKey: t.typeKey, zoneKey: t.zoneKey,
 		version: t.version, now: t.now, elsewhereVersion: t.elsewhereVersion,
 	}}
 	for _, top := range t.topology {

@@ -1,7 +1,12 @@
 package inventory
 
 import (
+	"cmp"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -10,10 +15,83 @@ import (
 type MatchKeys struct {
 	Values   []string // In, NotIn, Gt, Lt, and Same with values listed
 	Presence []string // Exists, DoesNotExist, and Same and hard spread
+
+	// Named lists the values that profiles name of a key, and the numbers that they compare its values with, ascending and each once. It is asked about wide
+	// keys alone (ENG-6.5b), and not kept. Without it no key is wide.
+	Named func(key string) (values []string, bounds []int64)
+	Wide  int // a key is wide of which machines have more values; 0: WideMin
 }
 
-// matchKeys is the keys that machines are classed by, as numbers, ascending. It is one user of each.
-type matchKeys struct{ values, presence []symbol.ID }
+// WideMin is how many values of a key tell classes apart whether profiles name them or not.
+const WideMin = 1024
+
+// matchKeys is the keys that machines are classed by, as numbers, ascending. It is one user of each, and of the values that are named.
+type matchKeys struct {
+	values, presence []symbol.ID
+	named            map[symbol.ID]*namedValues // by wide key of values
+}
+
+// namedValues are the values of a wide key that tell classes apart. Integers that profiles compare with the same result count as one value: its text is an
+// integer like them, and none that is named.
+type namedValues struct {
+	values map[symbol.ID]bool
+	bounds []int64
+	ranges []symbol.ID // what is below the first bound, equals it, lies between it and the second one, and so on; 0 where nothing is
+}
+
+// of returns the value that stands for a value.
+func (n *namedValues) of(str *symbol.Table, value symbol.ID) symbol.ID {
+	if n.values[value] {
+		return value
+	}
+	if len(n.bounds) > 0 {
+		if v, err := strconv.ParseInt(str.Text(value), 10, 64); err == nil {
+			at, equal := slices.BinarySearch(n.bounds, v)
+			if equal {
+				return n.ranges[2*at+1]
+			}
+			return n.ranges[2*at]
+		}
+	}
+	return Unnamed
+}
+
+// newNamedValues makes them from what profiles name, as one user of each text.
+func newNamedValues(str *symbol.Table, values []string, bounds []int64) *namedValues {
+	n := &namedValues{map[symbol.ID]bool{}, bounds, make([]symbol.ID, 2*len(bounds)+1)}
+	for _, v := range values {
+		n.values[str.Intern(v)] = true
+	}
+	name := func(at int, v int64) {
+		text := strconv.FormatInt(v, 10)
+		digits, negative := strings.CutPrefix(text, "-")
+		for _, taken := slices.BinarySearch(values, text); taken; _, taken = slices.BinarySearch(values, text) {
+			if digits = "0" + digits; negative {
+				text = "-" + digits
+			} else {
+				text = digits
+			}
+		}
+		n.ranges[at] = str.Intern(text)
+	}
+	for i, b := range bounds {
+		if b > math.MinInt64 && (i == 0 || bounds[i-1] < b-1) {
+			name(2*i, b-1)
+		}
+		name(2*i+1, b)
+		if i == len(bounds)-1 && b < math.MaxInt64 {
+			name(2*i+2, b+1)
+		}
+	}
+	return n
+}
+
+// release gives back the texts.
+func (n *namedValues) release(str *symbol.Table) {
+	for _, id := range append(slices.Sorted(maps.Keys(n.values)), n.ranges...) {
+		str.Release(id)
+	}
+}
 
 // keyUse says what of a label tells classes apart.
 type keyUse uint8
@@ -34,11 +112,25 @@ func (k *matchKeys) use(key symbol.ID) keyUse {
 	return notUsed
 }
 
+// project returns what of a label tells classes apart, if anything does.
+func (k *matchKeys) project(str *symbol.Table, key, value symbol.ID) (symbol.ID, bool) {
+	switch k.use(key) {
+	case byValue:
+		if named := k.named[key]; named != nil {
+			return named.of(str, value), true
+		}
+		return value, true
+	case byPresence:
+		return presence, true
+	}
+	return 0, false
+}
+
 // all lists the keys; one may come twice.
 func (k *matchKeys) all() []symbol.ID { return slices.Concat(k.values, k.presence) }
 
 func (k *matchKeys) clone() matchKeys {
-	return matchKeys{slices.Clone(k.values), slices.Clone(k.presence)}
+	return matchKeys{slices.Clone(k.values), slices.Clone(k.presence), k.named} // which never changes
 }
 
 // Keys that no profile looks at any more are remembered up to these bounds, because they may come again.
@@ -64,23 +156,70 @@ func (t *Table) SetMatchKeys(k MatchKeys) {
 		slices.Sort(ids)
 		return ids
 	}
-	next := matchKeys{intern(k.Values), intern(k.Presence)}
+	next := matchKeys{values: intern(k.Values), presence: intern(k.Presence)}
 	t.spare(&next, here)
+	t.name(&next, k, here)
 	old := t.keys
 	var differ []symbol.ID
 	for _, id := range append(old.all(), next.all()...) {
-		if old.use(id) != next.use(id) && has(id) {
+		if (old.use(id) != next.use(id) || !old.namesAlike(&next, id)) && has(id) {
 			differ = append(differ, id)
 		}
 	}
 	t.keys = next
-	if sets := t.labelSets.having(differ); sets != nil {
+	if sets := t.labelSets.projectedApart(t.space.Strings, differ, &old, &next); sets != nil {
 		t.classAgain(sets)
 	}
+	t.keysAs = len(t.classIDs)
 	for _, id := range old.all() {
 		t.space.Strings.Release(id)
 	}
+	for _, id := range slices.Sorted(maps.Keys(old.named)) {
+		old.named[id].release(t.space.Strings)
+	}
 }
+
+// namesAlike reports whether the same values of a key tell classes apart.
+func (k *matchKeys) namesAlike(other *matchKeys, key symbol.ID) bool {
+	a, b := k.named[key], other.named[key]
+	return a == b || a != nil && b != nil && maps.Equal(a.values, b.values) && slices.Equal(a.bounds, b.bounds)
+}
+
+// namedMax is how many values of a wide key all clusters together may name; of more, all values tell classes apart.
+const namedMax = 1 << 16
+
+// name finds the wide keys, and the values of them that profiles name. A key stays wide while it is in use.
+func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol.ID]bool) {
+	if k.Named == nil {
+		return
+	}
+	least := min(cmp.Or(k.Wide, WideMin), spareValues) // of more, here has not all
+	var wide, fresh []symbol.ID
+	for _, id := range next.values {
+		switch {
+		case id == t.typeKey || id == t.zoneKey || len(here[id]) == 0: // those have one value in a class, and no machine has these
+		case t.keys.named[id] != nil || t.keys.use(id) == byValue && len(here[id]) > least:
+			wide = append(wide, id)
+		case t.keys.use(id) != byValue:
+			fresh = append(fresh, id)
+		}
+	}
+	next.named = map[symbol.ID]*namedValues{}
+	for _, id := range append(wide, t.labelSets.wide(fresh, least)...) {
+		if next.named[id] != nil { // it is listed twice
+			continue
+		}
+		if values, bounds := k.Named(t.space.Strings.Text(id)); len(values)+len(bounds) <= namedMax {
+			next.named[id] = newNamedValues(t.space.Strings, values, bounds)
+		}
+	}
+}
+
+// Wide reports whether some key is wide: then SetMatchKeys has to hear of each value that profiles name.
+func (t *Table) Wide() bool { return len(t.keys.named) > 0 }
+
+// MatchKeysDue reports whether so many classes have come that another key may be wide.
+func (t *Table) MatchKeysDue() bool { return len(t.classIDs) > 2*t.keysAs+WideMin }
 
 // keyValues is the values by which classes differ, by key; of each key a few more than spareValues at most.
 func (t *Table) keyValues() map[symbol.ID]map[symbol.ID]bool {
@@ -134,22 +273,50 @@ func (t *Table) classAgain(sets []bool) {
 	}
 }
 
-// having says which sets have one of some keys, or nil if none has.
-func (l *labelSets) having(keys []symbol.ID) (sets []bool) {
+// projectedApart says of which sets a label with one of some keys counts as another one than before, or nil if of none.
+func (l *labelSets) projectedApart(str *symbol.Table, keys []symbol.ID, before, now *matchKeys) (sets []bool) {
+	l.each(keys, func(set int, key, value symbol.ID) {
+		was, had := before.project(str, key, value)
+		if is, has := now.project(str, key, value); was != is || had != has {
+			if sets == nil {
+				sets = make([]bool, len(l.sets))
+			}
+			sets[set] = true
+		}
+	})
+	return sets
+}
+
+// wide returns those of the keys of which the sets have more than so many values.
+func (l *labelSets) wide(keys []symbol.ID, least int) (out []symbol.ID) {
+	values := map[symbol.ID]map[symbol.ID]bool{}
+	for _, key := range keys {
+		values[key] = map[symbol.ID]bool{}
+	}
+	l.each(keys, func(_ int, key, value symbol.ID) {
+		if seen := values[key]; len(seen) <= least {
+			seen[value] = true
+		}
+	})
+	for _, key := range keys {
+		if len(values[key]) > least {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// each visits the labels with some keys.
+func (l *labelSets) each(keys []symbol.ID, visit func(set int, key, value symbol.ID)) {
 	if len(keys) == 0 {
-		return nil
+		return
 	}
 	slices.Sort(keys)
 	for id := range l.sets {
 		for w := l.get(uint32(id)); len(w) > 0; w = w[2:] {
 			if _, in := slices.BinarySearch(keys, w[0]); in {
-				if sets == nil {
-					sets = make([]bool, len(l.sets))
-				}
-				sets[id] = true
-				break
+				visit(id, w[0], w[1])
 			}
 		}
 	}
-	return sets
 }

@@ -1,7 +1,11 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -100,5 +104,124 @@ func TestSpareKeysAreBounded(t *testing.T) {
 		if n := len(tab.keys.all()); n > spareKeys+2 {
 			t.Fatalf("%d keys are remembered", n)
 		}
+	}
+}
+
+// namedHosts says that profiles name some values of each key.
+func namedHosts(values ...string) func(string) ([]string, []int64) {
+	return func(string) ([]string, []int64) { return values, nil }
+}
+
+// ENG-6.5b: of a key that tells all machines apart, only the values that profiles name tell classes apart, and only the machines with a value that comes into
+// use or goes out of it are classed again.
+func TestValuesThatNoProfileNamesSplitNoClass(t *testing.T) {
+	const machines = WideMin + 100
+	tab := keyFleet(machines)
+	hosts := func(values ...string) MatchKeys {
+		return MatchKeys{Values: []string{"host"}, Named: namedHosts(values...)}
+	}
+	for _, x := range []struct {
+		keys MatchKeys
+		want int
+	}{
+		{hosts(), 1}, {hosts("h7", "h8", "nowhere"), 3}, {hosts("h8"), 2},
+		{MatchKeys{Values: []string{"host"}, Presence: []string{"host"}, Named: namedHosts("h7")}, 2},
+		{MatchKeys{Values: []string{"host"}}, machines},
+		{hosts("h7", "late"), 2},
+	} {
+		tab.SetMatchKeys(x.keys)
+		if n := tab.liveClasses(); n != x.want {
+			t.Errorf("%d classes, want %d", n, x.want)
+		}
+	}
+	value := func(i Index) string {
+		v, _ := tab.ClassAttr(tab.Class(tab.Row(i).Class), "host")
+		return v
+	}
+	at := func(host string) Index {
+		i, _ := tab.Put(Machine{ID: host, State: Idle, Provider: "p", Labels: []Label{{Key: "host", Value: host}}})
+		return i
+	}
+	if a, b := at("late"), at("other"); value(a) != "late" || value(b) != "" || tab.liveClasses() != 3 {
+		t.Errorf("machines that come later have %q and %q, of %d classes", value(a), value(b), tab.liveClasses())
+	}
+	version := tab.ClassVersion()
+	tab.SetMatchKeys(hosts("h7", "late", "nowhere"))
+	if tab.ClassVersion() != version {
+		t.Error("a value that no machine has changes classes")
+	}
+	tab.SetMatchKeys(MatchKeys{})
+	if _, known := tab.space.Strings.Find("nowhere"); known {
+		t.Error("a value is remembered that nothing names")
+	}
+}
+
+// ENG-6.5b: a key that becomes wide while it is in use is found then.
+func TestKeysBecomeWideAsMachinesCome(t *testing.T) {
+	tab := New(symbol.NewSpace())
+	keys := MatchKeys{Values: []string{"host"}, Named: namedHosts("h7")}
+	tab.SetMatchKeys(keys)
+	for i := range 4 * WideMin {
+		tab.Put(Machine{ID: fmt.Sprint("m", i), State: Idle, Provider: "p", Labels: []Label{{Key: "host", Value: fmt.Sprint("h", i)}}})
+		if tab.MatchKeysDue() {
+			tab.SetMatchKeys(keys)
+		}
+	}
+	if n := tab.liveClasses(); n != 2 || !tab.Wide() {
+		t.Errorf("%d classes", n)
+	}
+}
+
+// ENG-6.5b: where profiles compare values of a wide key with numbers, integers that every comparison answers alike count as one, and what is no integer
+// counts as one more. No text that profiles name stands for others.
+func TestIntegersBetweenBoundsAreOneValue(t *testing.T) {
+	tab := New(symbol.NewSpace())
+	slots := map[Index]int64{}
+	for i := range int64(WideMin + 100) {
+		at, _ := tab.Put(Machine{ID: fmt.Sprint("m", i), State: Idle, Provider: "p", Labels: []Label{{Key: "slot", Value: fmt.Sprint(i - 500)}}})
+		slots[at] = i - 500
+	}
+	for _, other := range []string{"none", "1e3", "00", "007", "9223372036854775807", "-9223372036854775808"} {
+		at, _ := tab.Put(Machine{ID: other, State: Idle, Provider: "p", Labels: []Label{{Key: "slot", Value: other}}})
+		if n, err := strconv.ParseInt(other, 10, 64); err == nil {
+			slots[at] = n
+		}
+	}
+	before := tab.space.Strings.Live()
+	for _, x := range []struct {
+		values []string
+		bounds []int64
+		want   int
+	}{
+		{nil, []int64{0}, 4},
+		{nil, []int64{-1, 0, 7}, 7}, // nothing lies between -1 and 0
+		{[]string{"-1", "0", "1", "6", "8"}, []int64{0, 7}, 11},
+		{nil, []int64{math.MinInt64, math.MaxInt64}, 4},
+	} {
+		tab.SetMatchKeys(MatchKeys{Values: []string{"slot"}, Named: func(string) ([]string, []int64) { return x.values, x.bounds }})
+		if n := tab.liveClasses(); n != x.want {
+			t.Errorf("%v and %v: %d classes, want %d", x.values, x.bounds, n, x.want)
+		}
+		for i := range tab.All() {
+			value, _ := tab.ClassAttr(tab.Class(tab.Row(i).Class), "slot")
+			own := tab.Machine(i).Labels[0].Value
+			if named := slices.Contains(x.values, own); named != (own == value) && slices.Contains(x.values, value) {
+				t.Errorf("%q is classed by %q", own, value)
+			}
+			n, isNumber := slots[i]
+			stands, err := strconv.ParseInt(value, 10, 64)
+			if isNumber != (err == nil) {
+				t.Fatalf("%q is classed by %q", own, value)
+			}
+			for _, b := range x.bounds {
+				if isNumber && cmp.Compare(n, b) != cmp.Compare(stands, b) {
+					t.Errorf("%q is classed by %q, and compared with %d", own, value, b)
+				}
+			}
+		}
+	}
+	tab.SetMatchKeys(MatchKeys{})
+	if n := tab.space.Strings.Live(); n != before {
+		t.Errorf("%d strings remain, of %d", n, before)
 	}
 }

@@ -53,6 +53,7 @@ type Table struct {
 	classVersion uint64
 	attributions attributionTable
 	keys         matchKeys
+	keysAs       int // classes when they were set
 	typeKey      symbol.ID
 	zoneKey      symbol.ID
 	scratch      []byte

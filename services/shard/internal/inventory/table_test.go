@@ -237,7 +237,10 @@ func step(t *rapid.T, tab *Table, mod *model) {
 		tab.SetLeaving(i, x.leaving)
 		tab.SetAnnounced(i, x.taken)
 	case 12:
-		keys := MatchKeys{}
+		keys := MatchKeys{Wide: 1}
+		if rapid.Bool().Draw(t, "wide keys") {
+			keys.Named = namedHosts(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"r1", "r2", "ssd"}), rapid.ID[string]).Draw(t, "named")...)
+		}
 		for _, k := range []string{"rack", "disk", ZoneKey} {
 			switch rapid.IntRange(0, 2).Draw(t, "key use") {
 			case 1:

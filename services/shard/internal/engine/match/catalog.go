@@ -16,6 +16,7 @@ import (
 type Catalog struct {
 	Inventory    *inventory.Table
 	Keys         *uint64 // version of the keys that the inventory knows
+	rules        uint64  // version of the requirements whose values it knows
 	learnt       uint64  // version of the types that clusters have learnt of
 	Version      uint64
 	SupplyNumber []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
@@ -82,9 +83,9 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}
 	c.relearn(d)
-	if c.Keys == nil || *c.Keys != d.KeysVersion() {
+	if c.Keys == nil || *c.Keys != d.KeysVersion() || c.rules != d.RulesVersion() && inv.Wide() || inv.MatchKeysDue() {
 		v := d.KeysVersion()
-		c.Keys = &v
+		c.Keys, c.rules = &v, d.RulesVersion()
 		values, topology := d.ValueKeys(), d.TopologyKeys()
 		for _, key := range topology {
 			// A class then has one value of these keys, so what is left in a domain need not be counted.
@@ -92,7 +93,7 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 				values = append(values, key)
 			}
 		}
-		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys()})
+		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys(), Named: d.Values})
 		inv.SetTopologyKeys(topology)
 	}
 	if c.Version == inv.ClassVersion() && c.Serial != nil {
@@ -217,8 +218,7 @@ func (c *Catalog) Supplies() int { return len(c.Examples) }
 
 // Example returns a class that has a supply, if there is one.
 func (c *Catalog) Example(supply uint32) (class uint32, ok bool) {
-	e := c.Examples[supply]
-	return e - 1, e != 0
+	return c.Examples[supply] - 1, c.Examples[supply] != 0
 }
 
 // setsMax bounds how many sets of classes are remembered with their numbers.

@@ -43,7 +43,7 @@ const resolvedMax = 8
 
 // lists reports whether a value is among those of the requirement.
 func (t *term) lists(inv *inventory.Table, v symbol.ID) bool {
-	if t.texts == nil {
+	if t.texts == nil || v == inventory.Unnamed {
 		return slices.Contains(t.values, v)
 	}
 	_, listed := slices.BinarySearch(t.texts, inv.Space().Strings.Text(v))
@@ -184,7 +184,7 @@ func holds(terms []term, inv *inventory.Table, c *inventory.Class) bool {
 		case demand.DoesNotExist:
 			ok = !has
 		case demand.Gt, demand.Lt:
-			ok = has && t.number.Compares(inv.Space().Strings.Text(v))
+			ok = has && v != inventory.Unnamed && t.number.Compares(inv.Space().Strings.Text(v))
 		case demand.Same:
 			ok = has && (t.any || t.lists(inv, v))
 		}

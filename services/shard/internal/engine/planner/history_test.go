@@ -260,11 +260,16 @@ func TestClassSplitsDoNotShow(t *testing.T) {
 		w := f.build(straight)
 		want := render(w, planner.Plan(engine.Input{World: w, Policy: f.policy}))
 		before := w.Inventory.Classes()
-		w.Inventory.SetMatchKeys(inventory.MatchKeys{Values: append(w.Demand.ValueKeys(), "rack", "disk", inventory.ZoneKey, inventory.TypeKey), Presence: w.Demand.PresenceKeys()})
-		pl := planner.NewPlanner()
-		pl.KeepMatchKeys(w)
-		if d := difference(want, render(w, pl.Plan(engine.Input{World: w, Policy: f.policy}))); d != "" {
-			return fmt.Errorf("%d classes, then %d\n%s", before, w.Inventory.Classes(), d)
+		all := inventory.MatchKeys{Values: append(w.Demand.ValueKeys(), "rack", "disk", inventory.ZoneKey, inventory.TypeKey), Presence: w.Demand.PresenceKeys()}
+		named := all // ENG-6.5b: only the values that rows name
+		named.Named, named.Wide = w.Demand.Values, 1
+		for _, keys := range []inventory.MatchKeys{all, named} {
+			w.Inventory.SetMatchKeys(keys)
+			pl := planner.NewPlanner()
+			pl.KeepMatchKeys(w)
+			if d := difference(want, render(w, pl.Plan(engine.Input{World: w, Policy: f.policy}))); d != "" {
+				return fmt.Errorf("%d classes, then %d\n%s", before, w.Inventory.Classes(), d)
+			}
 		}
 		return nil
 	})
