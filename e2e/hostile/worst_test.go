@@ -142,9 +142,14 @@ func keysOf(round int) (label, topology []string) {
 	return label, topology
 }
 
-// plain has as many rows, resource names and bytes as one roll-up may have, and no two rows alike.
+// plain has as many rows, resource names and bytes as one roll-up may have, no two rows alike, and of each of its few label keys about as many values as so
+// many rows may name.
 func plain(round int) *pb.ClusterCapacityNeeds {
-	return long(round, []string{"example.com/k"}, nil, unknown)
+	var keys []string
+	for k := range 64 {
+		keys = append(keys, fmt.Sprintf("example.com/k%d", k))
+	}
+	return long(round, keys, nil, unknown)
 }
 
 // corners are demand at all limits: each time one of two corners, because rows times resource names have a limit of their own.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -106,7 +108,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Rooms = append(e.Rooms, demand.Room{Type: n.GetInstanceType(), Amounts: r.quantities(-1, "node_rooms", n.GetResources())})
 	}
 	e.Warnings = r.warnings
-	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(&e)); e.Reject != nil {
+	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(&e), tooManyValues(e.Rows)); e.Reject != nil {
 		e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		return e
 	}
@@ -220,6 +222,31 @@ func tooManyKeys(e *core.RollupArrived) *core.Rejection {
 		return reject("too_large", fmt.Sprintf("%d topology keys in one roll-up; at most %d are accepted", len(e.TopologyKeys), topologyKeysMax), -1, "needs")
 	case len(e.LabelKeys) > labelKeysMax:
 		return reject("too_large", fmt.Sprintf("%d label keys in one roll-up; at most %d are accepted", len(e.LabelKeys), labelKeysMax), -1, "needs")
+	}
+	return nil
+}
+
+// A shard keeps a few bytes for each class of machines that each different profile matches, and values of keys that tell many machines apart make classes
+// (ENG-6.5b). Of a key with up to inventory.WideMin values it is machines that make them.
+const (
+	keyValuesMax     = 65_536     // of one key
+	profileValuesMax = 25_000_000 // of keys with more than inventory.WideMin, times different profiles
+)
+
+// tooManyValues refuses what would take memory and time out of proportion to its size: rows that each name a value of its own tell as many classes apart.
+func tooManyValues(rows []demand.Row) *core.Rejection {
+	named, wide := demand.ValuesOf(rows, inventory.WideMin, keyValuesMax), 0
+	for _, key := range slices.Sorted(maps.Keys(named)) {
+		if wide += named[key]; named[key] > keyValuesMax {
+			return reject("too_large", fmt.Sprintf("more than %d values of label key %s in one roll-up", keyValuesMax, clip(key)), -1, "needs")
+		}
+	}
+	if wide == 0 {
+		return nil
+	}
+	if n := demand.Matches(rows); n*wide > profileValuesMax {
+		return reject("too_large", fmt.Sprintf("%d different combinations of requirements and tolerations, times %d values of label keys of which the roll-up names more than %d; "+
+			"at most %d are accepted", n, wide, inventory.WideMin, profileValuesMax), -1, "needs")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -65,6 +66,43 @@ func TestDistinctKeysAreBounded(t *testing.T) {
 	}
 }
 
+// SHARD-10.9: rows that each name a value of their own are bounded where the values of a key are many, and so are the values of one key.
+func TestValuesTimesProfilesAreBounded(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 64 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		rows, keys, values int // values: different ones of each key, in rows that each name as many as it takes
+		ok                 bool
+	}{
+		{5_000, 1, 5_000, true},
+		{5_001, 1, 5_001, false},
+		{50_000, 1, 1_024, true},
+		{50_000, 1, 1_025, false},
+		{50_000, 900, 900, true},
+		{381, 1, 65_536, true},
+		{382, 1, 65_536, false},
+		{50, 1, 65_537, false},
+	} {
+		m := &pb.ClusterCapacityNeeds{ClusterId: "red"}
+		q := map[string]string{"cpu": "1"}
+		for i := range x.rows {
+			r := &pb.NodeSelectorRequirement{Key: fmt.Sprint("example.com/k", i%x.keys), Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN}
+			for v := i; v < max(x.values, i+1); v += x.rows {
+				r.Values = append(r.Values, fmt.Sprint("v", v%x.values))
+			}
+			m.Needs = append(m.Needs, &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(i),
+				Requirements: []*pb.NodeSelectorRequirement{r, {Key: "example.com/own", Operator: pb.NodeSelectorRequirement_OPERATOR_EXISTS}},
+				Tolerations:  []*pb.Toleration{{Key: fmt.Sprint("t", i), Operator: "Exists"}}, TolerationsStated: true})
+		}
+		e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
+		if (e.Reject == nil) != x.ok || e.Reject != nil && e.Reject.Reason != "too_large" {
+			t.Errorf("%d rows, %d keys of %d values: %+v", x.rows, x.keys, x.values, e.Reject)
+		}
+	}
+}
+
 // docs/security.md says what the code does.
 func TestLimitsAreThoseOfThePage(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/security.md")
@@ -72,10 +110,11 @@ func TestLimitsAreThoseOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for row, want := range map[string]bool{
-		"| 50,000 rows, 1,024 names, 2,000,000 together |":                  resourceNamesMax == 1024 && rowNamesMax == 2_000_000,
-		"| topology keys of a roll-up × machines | 64 keys,":                topologyKeysMax == 64,
-		"| label keys of a roll-up × machines | 1,024 keys,":                labelKeysMax == 1024,
-		"1,024 × 63 × 16 × 50,000 × 512 | the shard's chart limit of 8 GiB": outOfServiceMax == 50_000 && nodeRoomsMax == 512,
+		"| 50,000 rows, 1,024 names, 2,000,000 together |":                                     resourceNamesMax == 1024 && rowNamesMax == 2_000_000,
+		"| topology keys of a roll-up × machines | 64 keys,":                                   topologyKeysMax == 64,
+		"| label keys of a roll-up × machines | 1,024 keys,":                                   labelKeysMax == 1024,
+		"| 65,536 values of a key; 25,000,000 together, of keys with more than 1,024 values |": keyValuesMax == 65_536 && profileValuesMax == 25_000_000 && inventory.WideMin == 1024,
+		"1,024 × 63 × 16 × 50,000 × 512 | the shard's chart limit of 8 GiB":                    outOfServiceMax == 50_000 && nodeRoomsMax == 512,
 	} {
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the page does not say %q", row)
