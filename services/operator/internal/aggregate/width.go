@@ -28,6 +28,7 @@ const (
 	leftForResources
 	leftForKeys
 	leftForTopology
+	leftForValues
 )
 
 // problem is the condition of requests of such a row.
@@ -42,6 +43,8 @@ func (l leftOut) problem() *Problem {
 		return fatal(ReasonTooManyKeys, "spec", "selects by a label key that is not among the %d of the cluster that most requests use", rollupKeysMax)
 	case leftForTopology:
 		return fatal(ReasonTooManyKeys, "spec", "groups or spreads by a topology key that is not among the %d of the cluster that most requests use", rollupTopologyMax)
+	case leftForValues:
+		return fatal(ReasonTooManyKeys, "spec", "selects by a value of a label key of which the cluster names too many; those that most requests use are kept")
 	}
 	return nil
 }
@@ -80,19 +83,21 @@ func (a *Aggregate) narrow(needs []*pb.CapacityNeed) []*pb.CapacityNeed {
 		all.add(n, 1)
 	}
 	names := min(rollupNamesMax, rollupCellsMax/max(1, min(len(needs), rollupRowsMax)))
-	fits := len(needs) <= rollupRowsMax && len(all.resources) <= names && len(all.keys) <= rollupKeysMax && len(all.topology) <= rollupTopologyMax
+	values := mostValues(needs, func(int) int { return 1 })
+	fits := values == nil && len(needs) <= rollupRowsMax && len(all.resources) <= names && len(all.keys) <= rollupKeysMax && len(all.topology) <= rollupTopologyMax
 	if fits && !a.narrowed {
 		return needs
 	}
 	a.narrowed = !fits
 	all = newWidth()
+	requests := make([]int, len(a.order))
 	for i, r := range a.order {
-		requests := 0
 		for _, part := range r.parts() {
-			requests += len(part.members)
+			requests[i] += len(part.members)
 		}
-		all.add(needs[i], requests)
+		all.add(needs[i], requests[i])
 	}
+	values = mostValues(needs, func(at int) int { return requests[at] })
 	resources, keys, topology := mostUsed(all.resources, names), mostUsed(all.keys, rollupKeysMax), mostUsed(all.topology, rollupTopologyMax)
 	out := needs[:0]
 	for i, r := range a.order {
@@ -105,6 +110,8 @@ func (a *Aggregate) narrow(needs []*pb.CapacityNeed) []*pb.CapacityNeed {
 			why = leftForTopology
 		case beyond(one.keys, keys):
 			why = leftForKeys
+		case beyondValues(needs[i], values):
+			why = leftForValues
 		case len(out) == rollupRowsMax: // they are in the order of priority
 			why = leftForRows
 		default:

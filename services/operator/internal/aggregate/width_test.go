@@ -21,7 +21,20 @@ func gate(needs []*pb.CapacityNeed) *width {
 	return w
 }
 
-// OP-5.25: requests that each name a key or a resource of their own are left out and say so; they take no demand of other requests from the
+// namedIn counts the values that rows name.
+func namedIn(needs []*pb.CapacityNeed) map[string]int {
+	out := map[string]int{}
+	for _, n := range needs {
+		eachValue(n, func(_ string, values []string) {
+			for _, v := range values {
+				out[v]++
+			}
+		})
+	}
+	return out
+}
+
+// OP-5.25: requests that each name a key, a value or a resource of their own are left out and say so; they take no demand of other requests from the
 // roll-up. When there is room again, they are counted again and acknowledged like others.
 func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 	for _, c := range []struct {
@@ -35,6 +48,8 @@ func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 			ReasonTooManyKeys, 1_100, 1_024, func(w *width) map[string]int { return w.keys }},
 		{"resources", `{"priority":%[1]d,"resources":{"cpu":"1","example.com/r%04[1]d":"1"}}`,
 			ReasonTooManyResources, 1_100, 1_024, func(w *width) map[string]int { return w.resources }},
+		{"values", `{"priority":9,"resources":{"cpu":"1"},"requirements":[{"key":"example.com/host","operator":"In","values":["h%04d"]}]}`,
+			ReasonTooManyKeys, 5_100, rollupPairsMax / 5_101, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			build := func(order []int) *Aggregate {
@@ -54,6 +69,9 @@ func TestOneUserCannotWidenTheRollupForAll(t *testing.T) {
 				t.Errorf("the choice depends on the order: %s", d)
 			}
 			valid(t, needs)
+			if c.wide == nil {
+				c.wide = func(*width) map[string]int { return namedIn(needs) }
+			}
 			if n := len(c.wide(gate(needs))); n != c.most {
 				t.Errorf("%d are named, want %d", n, c.most)
 			}
