@@ -28,12 +28,13 @@ func (t *Table) SetRooms(cluster string, list []Room) bool {
 	if c == nil {
 		return false
 	}
-	if slices.EqualFunc(t.Rooms(cluster), canonicalRooms(list), sameRoom) {
+	list = canonicalRooms(list)
+	if slices.EqualFunc(t.Rooms(cluster), list, sameRoom) {
 		return false
 	}
 	old := c.rooms
 	c.rooms = nil
-	for _, r := range canonicalRooms(list) {
+	for _, r := range list {
 		typ := t.space.Strings.Intern(r.Type)
 		if t.learnt[typ]++; t.learnt[typ] == 1 {
 			t.learntVersion++

@@ -13,6 +13,7 @@
 package resource
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -48,17 +49,23 @@ type amount struct {
 
 // Intern builds the vector of a list of quantities and adds one user to each of its dimensions. Names that occur twice
 // are added up. Empty names and amounts that are not positive are left out (WIRE-14.1).
-func Intern(t *symbol.Table, list []Quantity) Vector {
-	var v Vector
+func Intern(t *symbol.Table, list []Quantity) (v Vector) {
+	var buf [8]amount
+	all := buf[:0]
 	for _, q := range list {
-		if q.Milli <= 0 || q.Name == "" {
-			continue
+		if q.Milli > 0 && q.Name != "" {
+			all = append(all, amount{t.Intern(q.Name), q.Milli})
 		}
-		d := t.Intern(q.Name)
-		if v.Get(d) > 0 {
-			t.Release(d)
+	}
+	slices.SortFunc(all, func(a, b amount) int { return cmp.Compare(a.dim, b.dim) })
+	for i := 0; i < len(all); {
+		sum, same := all[i].val, i+1
+		for ; same < len(all) && all[same].dim == all[i].dim; same++ {
+			t.Release(all[i].dim)
+			sum = AddSat(sum, all[same].val)
 		}
-		v = v.With(d, AddSat(v.Get(d), q.Milli))
+		v.push(all[i].dim, sum)
+		i = same
 	}
 	return v
 }
