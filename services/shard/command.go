@@ -112,7 +112,8 @@ func NewCommand() *cobra.Command {
 		if c.DecisionLogRetention == 0 {
 			c.DecisionLogRetention = -1
 		}
-		about := role.Config{Component: "shard", Instance: c.ID, Shared: shared, HealthAddr: health, LivingHeap: true}
+		useProcessors()
+		about := role.Config{Component: "shard", Instance: c.ID, Shared: shared, HealthAddr: health, LivingHeap: true, BusyHeapRoom: busyHeapRoom}
 		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
 			return runWithHangups(ctx, c)
@@ -120,6 +121,9 @@ func NewCommand() *cobra.Command {
 	}
 	return cmd
 }
+
+// busyHeapRoom is an eighth of the memory that the chart gives a shard.
+const busyHeapRoom = 1 << 30
 
 func checkHealthAddr(addr string) error {
 	if addr == "" {

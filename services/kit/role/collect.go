@@ -16,26 +16,45 @@ const (
 	heapRoom = 32 << 20
 	// heapGrowthMax is GOGC for a heap of which hardly anything is alive.
 	heapGrowthMax = 1000
+	// busyGrowthMax is GOGC at most while collections take much of the processor, and busyFrom and busyUntil are of how much of what is used that is said
+	// (ADR 1002).
+	busyGrowthMax       = 200
+	busyFrom, busyUntil = 0.1, 0.03
 )
 
-// growth is GOGC for that many live bytes.
-func growth(live uint64) int {
-	return int(min(max(heapRoom*100/max(live, 1), livingHeapGrowth), heapGrowthMax))
+// growth is GOGC for that many live bytes, of a heap that may grow by room while collections take much of the processor.
+func growth(live, room uint64) int {
+	live = max(live, 1)
+	least := min(max(heapRoom*100/live, livingHeapGrowth), heapGrowthMax)
+	return int(max(least, min(room*100/live, busyGrowthMax)))
 }
 
-// collector sets GOGC after each collection, by what that one found alive.
+// collector sets GOGC after each collection, by what that one found alive and what collections cost.
 type collector struct {
+	room uint64 // while they cost much
+
 	mu    sync.Mutex
 	now   int
+	spent spent
+	busy  bool
 	ended bool
 }
 
+// spent is processor time since the start of the process, in seconds.
+type spent struct{ collecting, all float64 }
+
+// since is the share of collections in what was used since an earlier moment.
+func (s spent) since(was spent) float64 {
+	return (s.collecting - was.collecting) / max(s.all-was.all, 0.001)
+}
+
 // livingHeap starts a collector, unless the environment sets GOGC. The caller must call end, which sets GOGC to what it was.
-func livingHeap() (end func()) {
+func livingHeap(room uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	c := &collector{now: growth(live())}
+	alive, spent := measure()
+	c := &collector{room: room, now: growth(alive, 0), spent: spent}
 	was := debug.SetGCPercent(c.now)
 	c.arm()
 	return func() {
@@ -58,16 +77,24 @@ func (c *collector) collected() {
 	if c.ended {
 		return
 	}
+	alive, spent := measure()
+	share, room := spent.since(c.spent), uint64(0)
+	c.spent = spent
+	if c.busy = share > busyFrom || c.busy && share > busyUntil; c.busy {
+		room = c.room
+	}
 	// Setting it stops the world for a moment, so it is set when it makes a difference.
-	if want := growth(live()); want < c.now || want > c.now+c.now/8 {
+	if want := growth(alive, room); want < c.now || want > c.now+c.now/8 {
 		debug.SetGCPercent(want)
 		c.now = want
 	}
 	c.arm()
 }
 
-func live() uint64 {
-	s := []heap.Sample{{Name: "/gc/heap/live:bytes"}}
-	heap.Read(s)
-	return s[0].Value.Uint64()
+// measure reads what the last collection found alive, and what collections and everything have cost until then.
+func measure() (alive uint64, s spent) {
+	const total, idle = "/cpu/classes/total:cpu-seconds", "/cpu/classes/idle:cpu-seconds"
+	m := []heap.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: total}, {Name: idle}}
+	heap.Read(m)
+	return m[0].Value.Uint64(), spent{m[1].Value.Float64(), m[2].Value.Float64() - m[3].Value.Float64()}
 }

@@ -28,6 +28,9 @@ type Config struct {
 	// half instead of by as much again, and by 32 MiB at least: for a large heap, waiting for more garbage costs memory and
 	// saves a few hundredths of a core; for a small one it is the other way round. GOGC in the environment wins.
 	LivingHeap bool
+	// BusyHeapRoom is by how many bytes such a heap may grow instead while collections take more than a tenth of the processor time that is used, by twice what
+	// is alive at most. Zero changes nothing.
+	BusyHeapRoom uint64
 }
 
 // Opened is what a role works with.
@@ -75,7 +78,7 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context, o Opened)
 		}
 	}
 	if c.LivingHeap {
-		defer livingHeap()()
+		defer livingHeap(c.BusyHeapRoom)()
 	}
 	return work(ctx, o)
 }

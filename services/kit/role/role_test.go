@@ -147,6 +147,39 @@ func TestLivingHeap(t *testing.T) {
 	during(true, is("GOGC is set", func(p uint64) bool { return p == 100 }))
 }
 
+// ADR 1002: while collections take more than a tenth of the processor time that is used, a heap that may grows by its room, and by twice what is alive at most; then it is
+// as before.
+func TestBusyHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	alive := make([]byte, 128<<20)
+	until := func(what string, between func(), ok func(percent uint64) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !ok(growth()); runtime.GC() {
+			if between(); time.Now().After(deadline) {
+				t.Fatalf("%s: the growth stays %d", what, growth())
+			}
+		}
+	}
+	busy := func() { time.Sleep(200 * time.Microsecond) }
+	used := func() {
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+		}
+	}
+	for _, x := range []struct {
+		room, percent uint64
+	}{{0, 50}, {100 << 20, 78}, {1 << 30, 200}} {
+		err := role.Run(t.Context(), role.Config{Component: "shard", Shared: shared("0"), LivingHeap: true, BusyHeapRoom: x.room}, func(context.Context, role.Opened) error {
+			until("collecting", busy, func(p uint64) bool { return p <= x.percent && p+5 >= x.percent })
+			until("others use the processor", used, func(p uint64) bool { return p == 50 })
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	runtime.KeepAlive(alive)
+}
+
 func growth() uint64 {
 	s := []heap.Sample{{Name: "/gc/gogc:percent"}}
 	heap.Read(s)

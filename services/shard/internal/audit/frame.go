@@ -32,9 +32,14 @@ type head struct {
 // begins reports whether the core behind the head is a new one.
 func (h *head) begins() bool { return h.State == nil && h.Step == 0 }
 
-// encode writes an event.
+// encode writes an event. The largest are roll-ups, which say about how long they will be: memory that grows step by step is several times as much.
 func encode(step int64, at core.At, e core.Event, digest uint64) []byte {
-	return codec.Marshal(Frame{Step: step, At: at, Kind: core.KindOf(e), Body: codec.Marshal(e), Digest: digest})
+	size := 256
+	if r, is := e.(core.RollupArrived); is {
+		size += int(r.Bytes) * 5 / 4
+	}
+	f := Frame{Step: step, At: at, Kind: core.KindOf(e), Body: codec.Append(make([]byte, 0, size), e), Digest: digest}
+	return codec.Append(make([]byte, 0, len(f.Body)+128), f)
 }
 
 // decode reads an event back.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -32,6 +33,17 @@ type Limits struct {
 type Gate struct {
 	rules  protovalidate.Validator
 	limits Limits
+	// GiveWay is called now and then while a large roll-up is turned into core form; it may wait for what has to come first. May be nil.
+	GiveWay func()
+}
+
+// rowsAtOnce is how many rows are turned into core form, or named, before what has to come first has its way.
+const rowsAtOnce = 64
+
+func (g *Gate) giveWay(row int) {
+	if g.GiveWay != nil && row%rowsAtOnce == rowsAtOnce-1 {
+		g.GiveWay()
+	}
 }
 
 // New compiles the rules once.
@@ -98,11 +110,13 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 	}
 	r := reader{}
 	r.soft(m, size, now)
+	rows := make([]demand.Row, len(m.Needs))
 	for i, n := range m.Needs {
-		row := r.need(i, n)
-		row.Seal()
-		e.Rows = append(e.Rows, row)
+		rows[i] = r.need(i, n)
+		rows[i].Seal()
+		g.giveWay(i)
 	}
+	e.Rows = rows
 	e.Overhead = r.quantities(-1, "node_overhead", m.NodeOverhead)
 	for _, n := range m.NodeRooms {
 		e.Rooms = append(e.Rooms, demand.Room{Type: n.GetInstanceType(), Amounts: r.quantities(-1, "node_rooms", n.GetResources())})
@@ -112,15 +126,30 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		return e
 	}
-	slices.SortStableFunc(e.Rows, func(a, b demand.Row) int {
-		if c := strings.Compare(a.Fingerprint, b.Fingerprint); c != 0 {
+	e.Rows = inOrder(rows)
+	e.OutOfService = outOfService(m.OutOfService)
+	e.Hash = g.contentHash(e.Rows, e.Overhead, e.OutOfService, e.Rooms)
+	return e
+}
+
+// inOrder returns rows by profile and group, and those of one group as they came. Rows are large, so they are moved once.
+func inOrder(rows []demand.Row) []demand.Row {
+	at := make([]int32, len(rows))
+	for i := range at {
+		at[i] = int32(i)
+	}
+	slices.SortFunc(at, func(a, b int32) int {
+		x, y := &rows[a], &rows[b]
+		if c := strings.Compare(x.Fingerprint, y.Fingerprint); c != 0 {
 			return c
 		}
-		return strings.Compare(a.Group, b.Group)
+		return cmp.Or(strings.Compare(x.Group, y.Group), cmp.Compare(a, b))
 	})
-	e.OutOfService = outOfService(m.OutOfService)
-	e.Hash = contentHash(e.Rows, e.Overhead, e.OutOfService, e.Rooms)
-	return e
+	out := make([]demand.Row, len(rows))
+	for i, from := range at {
+		out[i] = rows[from]
+	}
+	return out
 }
 
 func reject(reason, message string, index int64, path string) *core.Rejection {
@@ -261,15 +290,24 @@ func outOfService(list []*pb.MachineOutOfService) (out []core.OutOfService) {
 }
 
 // contentHash names the content of a roll-up: equal content, whatever the order of rows on the wire, has equal names.
-func contentHash(rows []demand.Row, overhead []resource.Quantity, out []core.OutOfService, rooms []demand.Room) string {
-	type content struct {
-		Rows     []demand.Row        `n:"1"`
+func (g *Gate) contentHash(rows []demand.Row, overhead []resource.Quantity, out []core.OutOfService, rooms []demand.Room) string {
+	type rest struct {
 		Overhead []resource.Quantity `n:"2"`
 		Out      []core.OutOfService `n:"3"`
 		Rooms    []demand.Room       `n:"4"`
 	}
-	sum := sha256.Sum256(codec.Marshal(content{rows, overhead, out, rooms}))
-	return hex.EncodeToString(sum[:16])
+	sum, buf := sha256.New(), []byte(nil)
+	write := func(v any) { // a part at a time: a roll-up may have 256 MiB
+		buf = codec.Append(buf[:0], v)
+		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(buf))))
+		sum.Write(buf)
+	}
+	for i := range rows {
+		write(&rows[i])
+		g.giveWay(i)
+	}
+	write(rest{overhead, out, rooms})
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 func sortedNames(m map[string]string) []string {

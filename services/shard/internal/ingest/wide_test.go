@@ -123,3 +123,24 @@ func TestLimitsAreThoseOfThePage(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-8.9: a large roll-up gives way again and again while it is turned into core form, and a small one does not.
+func TestLargeRollupsGiveWay(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := 0
+	g.GiveWay = func() { ways++ }
+	for _, x := range []struct{ rows, times int }{{63, 0}, {640, 20}} {
+		m := &pb.ClusterCapacityNeeds{ClusterId: "red"}
+		for i := range x.rows {
+			q := map[string]string{"cpu": "1"}
+			m.Needs = append(m.Needs, &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(i)})
+		}
+		ways = 0
+		if e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0)); e.Reject != nil || ways != x.times {
+			t.Errorf("%d rows give way %d times: %+v", x.rows, ways, e.Reject)
+		}
+	}
+}

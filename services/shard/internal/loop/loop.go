@@ -54,6 +54,7 @@ type Loop struct {
 	closed bool
 	depths map[string]*depth // by name of sources
 
+	stepping atomic.Bool
 	lastStep atomic.Int64 // Mono of the end of the last step
 	waiting  atomic.Int64 // events queued
 }
@@ -267,7 +268,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.close()
 	for {
 		l.arm(timer)
-		for {
+		for since := 1; ; since++ {
 			it, s, ok := l.take()
 			if !ok {
 				break
@@ -282,8 +283,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if at, armed := l.cfg.Arm(); armed && at <= l.Now().Mono {
-				l.step(core.Tick{})
+			if since >= eventsForTick || l.waiting.Load() == 0 {
+				l.tick()
+				since = 0
 			}
 		}
 		l.arm(timer)
@@ -292,10 +294,18 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-l.wake:
 		case <-timer.C:
-			if at, armed := l.cfg.Arm(); armed && at <= l.Now().Mono {
-				l.step(core.Tick{})
-			}
+			l.tick()
 		}
+	}
+}
+
+// eventsForTick is how many events that wait go before a Tick that is due. A Tick does what the core does in parts (SHARD-8.9), and each takes as long as many events.
+const eventsForTick = 16
+
+// tick steps the core with a Tick, if one is due.
+func (l *Loop) tick() {
+	if at, armed := l.cfg.Arm(); armed && at <= l.Now().Mono {
+		l.step(core.Tick{})
 	}
 }
 
@@ -316,8 +326,10 @@ func (l *Loop) step(e core.Event) {
 			}
 		}()
 	}
+	l.stepping.Store(true)
 	effects := l.cfg.Core.Step(at, e)
 	l.cfg.Apply(at, e, effects)
+	l.stepping.Store(false)
 	end := l.Now().Mono
 	l.lastStep.Store(end)
 	if l.cfg.Observe != nil {
@@ -342,6 +354,14 @@ func (l *Loop) close() {
 		}
 	}
 	l.waiting.Store(0)
+}
+
+// GiveWay waits for the end of the step that runs, for two milliseconds at most. Work beside the loop that takes long calls it now and then: on a machine with few processors
+// the step, for which others wait, would take as long again (ADR 1002).
+func (l *Loop) GiveWay() {
+	for k := 0; k < 2 && l.stepping.Load(); k++ {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Stalled reports whether events wait and no step has ended for the given time (SHARD-30.3).

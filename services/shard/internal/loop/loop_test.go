@@ -128,6 +128,64 @@ func TestTickComesWhenAsked(t *testing.T) {
 	})
 }
 
+// SHARD-4.8: a Tick that is due goes when no event waits, and after sixteen at the latest: what the core does in parts holds up no event for longer than one
+// part, and events hold it up for sixteen of them.
+func TestTickThatIsDueWaitsForEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{wake: 1}
+		l, run := start(t, r)
+		a, b := l.Source("a", 20, false), l.Source("b", 20, false)
+		for range 20 {
+			a.TryPush(named("a"))
+		}
+		b.TryPush(named("b"))
+		time.Sleep(time.Second)
+		run()
+		synctest.Wait()
+		if got := r.got(); slices.Index(got, "tick") != 16 || len(got) != 22 {
+			t.Errorf("seen %v", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{wake: 1}
+		l, run := start(t, r)
+		l.Source("a", 20, false).TryPush(named("a"))
+		time.Sleep(time.Second)
+		run()
+		synctest.Wait()
+		if got := r.got(); fmt.Sprint(got) != "[a tick]" {
+			t.Errorf("seen %v", got)
+		}
+	})
+}
+
+// Work beside the loop waits for the step that runs, and no longer than two milliseconds.
+func TestGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{hold: make(chan struct{})}
+		l, run := start(t, r)
+		wait := func() time.Duration {
+			began := time.Now()
+			l.GiveWay()
+			return time.Since(began)
+		}
+		if d := wait(); d != 0 {
+			t.Errorf("waited %s for no step", d)
+		}
+		l.Source("a", 1, false).TryPush(named("a"))
+		run()
+		synctest.Wait()
+		if d := wait(); d != 2*time.Millisecond {
+			t.Errorf("waited %s for a step that goes on", d)
+		}
+		close(r.hold)
+		synctest.Wait()
+		if d := wait(); d != 0 {
+			t.Errorf("waited %s for a step that is over", d)
+		}
+	})
+}
+
 // A visit runs between steps, behind what was pushed to its source before, and says whether it ran.
 func TestVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
