@@ -78,6 +78,7 @@ func (c *Core) checkpoint(full bool) {
 	c.ledger.listShort()
 	c.pub.notBefore, c.pub.ahead = 0, nil
 	c.cycle.next, c.cycle.large = false, nil
+	c.tick = false  // nothing is left to do in parts, and a core made of the snapshot does not know
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
 	if full || c.captures {

@@ -77,6 +77,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 	}
 	c.plans.ended(at.Ended)
 	c.cycle.next = false
+	_, c.tick = e.(Tick)
 	c.handle(e)
 	c.runTimers()
 	c.afterEvent()
@@ -86,7 +87,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 
 // handle applies the event itself.
 func (c *Core) handle(e Event) {
-	if _, tick := e.(Tick); !tick {
+	if !c.tick {
 		c.pub.dirty = true
 	}
 	switch e := e.(type) {
@@ -283,6 +284,10 @@ func (c *Core) runTimers() {
 		t, ok := c.timers.due(c.now)
 		if !ok {
 			return
+		}
+		if !c.tick && (t.Kind == timerStage || t.Kind == timerListShort) { // parts are for Ticks (SHARD-8.9)
+			c.timers.add(c.now+1, t.Kind, "")
+			continue
 		}
 		switch t.Kind {
 		case timerCycle: // each cycle arms one, so all but the last are of cycles that others have followed

@@ -25,13 +25,7 @@ func (c *rollups) rollupArrived(e RollupArrived) {
 		return
 	}
 	c.processRollup(cl, e)
-	if c.cycle.Took > planApart {
-		c.cycle.next = true
-	}
 }
-
-// planApart is how long the last cycle took if the next one is a step of its own behind a roll-up, so that the acknowledgement does not wait for it.
-const planApart = Millisecond
 
 // processRollup finds the disposition of a roll-up.
 func (c *rollups) processRollup(cl *cluster, e RollupArrived) {

@@ -7,7 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// A large roll-up is taken in part by part, one for each event or Tick, and clusters with one take turns (SHARD-8.9). Why: at
+// A large roll-up is taken in part by part, one in each Tick, and clusters with one take turns (SHARD-8.9). Why: at
 // all limits of a roll-up it would hold up the acknowledgements of every other cluster.
 
 // rowBytes is how much of a roll-up counts as a row: a few rows may list millions of values.

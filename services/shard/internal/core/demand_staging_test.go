@@ -250,6 +250,8 @@ func TestPlanOfLargeRollupComesInParts(t *testing.T) {
 		if w.offer("red", fmt.Sprint(k), needs(int32(k%2), 1)); w.answered("red") != n+1 {
 			t.Fatalf("step %d: red is not answered", k)
 		}
+		w.mono, w.wall = w.mono+1, w.wall+1
+		w.step(Tick{})
 		switch {
 		case w.answered("large") == 0:
 		case !planned():
@@ -284,14 +286,27 @@ func TestLargeClusterIsCreditedAgainInParts(t *testing.T) {
 	w.step(NodeReported{Cluster: "large", Session: w.sessions["large"], Machine: "m01", Node: "m", Present: true, Ready: true})
 	for ; w.c.Cycle() == before && steps < 100; steps++ {
 		w.mono, w.wall = w.mono+1, w.wall+1
-		n := w.answered("red")
+		n, parts := w.answered("red"), partsDone(w)
 		if w.offer("red", fmt.Sprint(steps), needs(int32(steps%2), 1)); w.answered("red") != n+1 {
 			t.Fatalf("step %d: red is not answered", steps)
 		}
+		if w.c.Cycle() == before && partsDone(w) > parts {
+			t.Fatalf("step %d: red waits for a part", steps)
+		}
+		w.mono, w.wall = w.mono+1, w.wall+1
+		w.step(Tick{})
 	}
 	if steps < 4 || steps == 100 {
 		t.Errorf("the plan comes after %d steps", steps)
 	}
+}
+
+// partsDone is how many parts of credits before the next plan are done.
+func partsDone(w *world) (n int) {
+	for _, x := range w.c.cycle.large {
+		n += x.part
+	}
+	return n
 }
 
 // SHARD-8.9, 26.4: many short gangs are looked through after the step of the plan, and before the next plan.

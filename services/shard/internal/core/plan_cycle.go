@@ -28,7 +28,7 @@ func (c *planning) maybeCycle() {
 	if !s.wanted || c.frozen() || !c.readable() {
 		return
 	}
-	if s.next || c.creditAhead() {
+	if s.next || !c.tick && s.Took > planApart || c.creditAhead() {
 		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
@@ -42,6 +42,9 @@ func (c *planning) maybeCycle() {
 	}
 	c.runCycle()
 }
+
+// planApart is how long the last cycle took if the next one is a Tick by itself, so that no answer waits for it (SHARD-6.4).
+const planApart = Millisecond
 
 // heldSpacing is how many times as long as a cycle took the next one waits while nothing can start.
 const heldSpacing = 9
@@ -72,6 +75,9 @@ func (c *planning) creditAhead() bool {
 	at := slices.IndexFunc(s.large, func(x largeDemand) bool { return x.part < x.parts })
 	if at < 0 {
 		return false
+	}
+	if !c.tick {
+		return true
 	}
 	x := &s.large[at]
 	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)

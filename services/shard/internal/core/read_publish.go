@@ -136,6 +136,9 @@ func (c *publisher) spellAhead() bool {
 	if at < 0 {
 		return false
 	}
+	if !c.tick {
+		return true
+	}
 	x := &c.ahead[at]
 	x.part++
 	if x.of == nil {
