@@ -54,11 +54,15 @@ func TestASpreadCountsPods(t *testing.T) {
 		"the other zone is sold out": {`need red/x cpu=5 unit=cpu:1 spread=zone:1
 			machine m1 cpu=1 zone=b speculative
 			machines a1..a3 cpu=3 zone=a speculative`, "a1 m1", true},
+		"a node on its way lets another hold less": {`cluster red sharing=0
+			need red/x cpu=8 unit=cpu:2 spread=zone:1 priority=9
+			need red/y cpu=8 unit=cpu:2
+			machine m1 cpu=8 zone=a configured=red for=y
+			machine m2 cpu=2 zone=b idle`, "", true},
 	} {
 		s := newScript()
 		s.lines(c.world)
-		in := engine.Input{World: s.w}
-		r := planner.Plan(in)
+		r := both(t, s.w)
 		bought := map[string]bool{}
 		for _, a := range r.Actions {
 			if a.Kind == engine.Provision {

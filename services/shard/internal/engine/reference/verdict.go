@@ -74,12 +74,12 @@ func (n verdicts) verdict(d *Need) engine.Verdict {
 	v := engine.Verdict{Missing: -1, Fold: -1, Hold: d.hold, Victims: int32(d.victims), CoveragePerMille: 1000}
 	here, rest := n.withoutConfigured(d), n.residual(d)
 	switch {
+	case !rest.IsZero(): // also if Configured machines would do: what comes may let a value of a hard spread hold less (ENG-13.9)
+		v.Status = engine.Short
 	case here.IsZero():
 		v.Status = engine.Met
-	case rest.IsZero():
-		v.Status = engine.OnTheWay
 	default:
-		v.Status = engine.Short
+		v.Status = engine.OnTheWay
 	}
 	have := n.credited(d)
 	v.Coverage = score(have, d.Aggregate, true).Int64()
