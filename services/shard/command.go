@@ -122,8 +122,8 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// busyHeapRoom is an eighth of the memory that the chart gives a shard.
-const busyHeapRoom = 1 << 30
+// busyHeapRoom is a quarter of the memory that the chart gives a shard.
+const busyHeapRoom = 2 << 30
 
 func checkHealthAddr(addr string) error {
 	if addr == "" {

@@ -131,9 +131,11 @@ func (c *Indexes) rankOf(b demand.Bucket) []uint32 {
 	return c.ranks[b]
 }
 
-// Sweep forgets the matchers that are not used, by id, and the candidate indexes that are for them.
-func (c *Indexes) Sweep(used []bool) {
-	c.Catalog.Sweep(used)
+// Sweep forgets the matchers that are not used, by id, of the next so many, and behind the last one the candidate indexes that are for them.
+func (c *Indexes) Sweep(used []bool, most int) {
+	if c.Catalog.Sweep(used, most); c.SweepDue() {
+		return
+	}
 	dead := func(k *Index) bool { return k.m != nil && c.ByID[k.m.ID] != k.m }
 	maps.DeleteFunc(c.zones, func(_ zoneKey, k *Index) bool { return dead(k) })
 	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *Index) bool { return dead(k) })

@@ -34,6 +34,7 @@ type Catalog struct {
 	ByID     []*Matcher // by id; nil where one was swept away
 	freeM    []uint32   // these
 	inUse    int        // matchers that the last sweep left
+	swept    int        // ids that the sweep under way has looked at
 	everyF   []*Projection
 	sets     map[string]uint32 // numbers of sets of classes,
 	setsAs   uint64            // as of this version of the classes,
@@ -156,7 +157,7 @@ func (c *Catalog) MatcherOf(f *demand.Form) *Matcher {
 		c.forms = append(c.forms, formEntry{})
 	}
 	e := &c.forms[f.ID]
-	if e.form != f {
+	if e.form != f || c.ByID[e.m.ID] != e.m { // or it was swept away
 		m := c.Matchers[f.Match]
 		if m == nil {
 			m = c.newMatcher(f)
@@ -263,23 +264,21 @@ func (c *Catalog) newMatcher(f *demand.Form) *Matcher {
 	return m
 }
 
-// SweepDue reports whether the matchers in use are less than half of all.
-func (c *Catalog) SweepDue() bool { return len(c.Matchers) >= SweepMin+2*c.inUse }
+// SweepDue reports whether the matchers in use are less than half of all, or a sweep was begun then.
+func (c *Catalog) SweepDue() bool { return c.swept > 0 || len(c.Matchers) >= SweepMin+2*c.inUse }
 
-// Sweep forgets the matchers that are not used, by id.
-func (c *Catalog) Sweep(used []bool) {
-	for id, m := range c.ByID {
-		if m != nil && !used[id] {
+// Sweep forgets the matchers that are not used, by id, of the next so many.
+func (c *Catalog) Sweep(used []bool, most int) {
+	for end := min(len(c.ByID), c.swept+most); c.swept < end; c.swept++ {
+		if m := c.ByID[c.swept]; m != nil && !used[c.swept] {
 			delete(c.Matchers, m.Form.Match)
-			c.ByID[id] = nil
-			c.freeM = append(c.freeM, uint32(id))
+			m.set, m.Classes = nil, nil // forms that come again find that it is gone
+			c.ByID[c.swept] = nil
+			c.freeM = append(c.freeM, uint32(c.swept))
 		}
 	}
-	c.inUse = len(c.Matchers)
-	for i := range c.forms {
-		if e := &c.forms[i]; e.m != nil && c.ByID[e.m.ID] != e.m {
-			*e = formEntry{}
-		}
+	if c.swept == len(c.ByID) {
+		c.swept, c.inUse = 0, len(c.Matchers)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 // Crediting a cluster of which all rows are new takes longer than the rest of a plan. It can be done before the plan, a part at a time, so that others are
 // served in between. It leaves what the plan itself would compute; if anything that it read changes meanwhile, the plan credits the cluster again.
 
-// aheadRows is how many rows a part looks up, folds or makes Needs of.
-const aheadRows = 8_192
+// aheadRows is how many rows a part looks up, folds or makes Needs of, and sweepPart how many matchers one looks at that sweeps.
+const aheadRows, sweepPart = 8_192, 2 * 8_192
 
 // ahead is a credit that was begun before a plan.
 type ahead struct {
@@ -25,13 +25,11 @@ type ahead struct {
 }
 
 // AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, gangs fold and Needs are made in
-// parts, these are filed and credited, and what no Need uses is swept away.
-func AheadParts(rows int) int { return 3*rowParts(rows) + 4 }
+// parts, these are filed and credited, and what no Need uses is swept away in parts.
+func AheadParts(rows int) int { return 4*BeginPart(rows) + 3 }
 
 // BeginPart is the first of them that reads anything of the machines of the cluster.
-func BeginPart(rows int) int { return rowParts(rows) }
-
-func rowParts(rows int) int { return (rows + aheadRows - 1) / aheadRows }
+func BeginPart(rows int) int { return (rows + aheadRows - 1) / aheadRows }
 
 // CreditAhead does one part, from 0 on, of crediting a cluster for the next Plan. It changes nothing that the plan says. It does nothing if the next plan
 // has to look at all clusters, or what the parts before it did is no longer right.
@@ -48,7 +46,7 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
 	if part > 3*parts+2 {
 		if p.ahead.cl == nil { // else a cluster was begun whose Needs are not made yet
-			p.sweep()
+			p.sweep(sweepPart)
 		}
 		return
 	}

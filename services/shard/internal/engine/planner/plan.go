@@ -68,7 +68,7 @@ func (p *planning) begin(in engine.Input) {
 	if p.cat == nil {
 		p.cat = cover.NewIndexes()
 	}
-	p.sweep()
+	p.sweep(len(p.cat.ByID))
 	p.follow(in)
 	p.res = &engine.Result{Now: p.now, Cycle: in.Cycle}
 	p.free.Begin(p.w.Inventory)

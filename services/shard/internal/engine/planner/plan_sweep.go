@@ -3,9 +3,9 @@ package planner
 // Rows come and go with profiles that name ever new values. What is remembered of requirements that no row has any more is
 // swept away when there is as much of it as of the others (ENG-21.11).
 
-// sweep forgets the matchers that no Need at work uses, once they are half of all. Only the Needs of clusters keep
+// sweep forgets the matchers that no Need at work uses, once they are half of all, of the next so many. Only the Needs of clusters keep
 // the id of a matcher from plan to plan; topologies, which keep counts for some, begin again.
-func (p *planning) sweep() {
+func (p *planning) sweep(most int) {
 	if !p.cat.SweepDue() {
 		return
 	}
@@ -15,6 +15,6 @@ func (p *planning) sweep() {
 			used[cl.needs[i].matcher] = true
 		}
 	}
-	p.cat.Sweep(used)
+	p.cat.Sweep(used, most)
 	p.tops.list = nil
 }

@@ -70,6 +70,44 @@ func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
 	}
 }
 
+// ENG-21.11, SHARD-8.9: what a large demand leaves behind is swept away in parts before the plan: none takes more than 16,384 matchers, and none is left to the plan.
+func TestASweepIsDoneInParts(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 100, Needs: 20, Clusters: 2}, 1))
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: bw.w})
+	name, swept := workload.ClusterName(0), 0
+	for n := range 4 {
+		rows := make([]demand.Row, 20_000)
+		for i := range rows {
+			rows[i] = bw.rows[0]
+			rows[i].Profile.Spread = nil
+			rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.In, Values: []string{fmt.Sprint("a-", n, "-", i)}}}
+			rows[i].Seal()
+		}
+		bw.w.Demand.Replace(name, rows, nil, 1)
+		for part := range planner.AheadParts(len(rows)) {
+			before, _, _ := pl.Remembered()
+			pl.CreditAhead(engine.Input{World: bw.w}, name, part)
+			if after, _, _ := pl.Remembered(); before-after > 16_384 {
+				t.Errorf("replacement %d: part %d sweeps %d matchers away", n, part, before-after)
+			} else {
+				swept += max(0, before-after)
+			}
+		}
+		before, _, _ := pl.Remembered()
+		got := pl.Plan(engine.Input{World: bw.w})
+		if after, _, _ := pl.Remembered(); after < before {
+			t.Errorf("replacement %d: %d matchers are left to the plan", n, before-after)
+		}
+		if err := sameResult(planner.Plan(engine.Input{World: bw.w}), got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if swept < 20_000 {
+		t.Errorf("%d matchers were swept away", swept)
+	}
+}
+
 // learnt is a list as long as a cluster may state of its Nodes, other than that of another number.
 func learnt(n int) []demand.Room {
 	list := make([]demand.Room, 512)
