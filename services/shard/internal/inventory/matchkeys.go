@@ -22,8 +22,9 @@ type MatchKeys struct {
 	Wide  int // a key is wide of which machines have more values; 0: WideMin
 }
 
-// WideMin is how many values of a key tell classes apart whether profiles name them or not.
-const WideMin = 1024
+// WideMin is how many values of a key tell classes apart whether profiles name them or not, and ClassesMany is of how many classes on each key is wide: several keys with few
+// values each tell as many machines apart as one with many.
+const WideMin, ClassesMany = 1024, 16_384
 
 // matchKeys is the keys that machines are classed by, as numbers, ascending. It is one user of each, and of the values that are named.
 type matchKeys struct {
@@ -142,6 +143,13 @@ const (
 // SetMatchKeys states which keys profiles look at. Machines that have a label by which classes now differ in another way are
 // classed again. No other machine is touched: a key that no machine has costs nothing, however often such keys come and go.
 func (t *Table) SetMatchKeys(k MatchKeys) {
+	if narrow := t.setMatchKeys(k); narrow && len(t.classIDs) > ClassesMany {
+		k.Wide = 1
+		t.setMatchKeys(k)
+	}
+}
+
+func (t *Table) setMatchKeys(k MatchKeys) (narrow bool) {
 	here := t.keyValues()
 	has := func(id symbol.ID) bool { return len(here[id]) > 0 }
 	intern := func(keys []string) (ids []symbol.ID) {
@@ -158,7 +166,7 @@ func (t *Table) SetMatchKeys(k MatchKeys) {
 	}
 	next := matchKeys{values: intern(k.Values), presence: intern(k.Presence)}
 	t.spare(&next, here)
-	t.name(&next, k, here)
+	narrow = t.name(&next, k, here)
 	old := t.keys
 	var differ []symbol.ID
 	for _, id := range append(old.all(), next.all()...) {
@@ -177,6 +185,7 @@ func (t *Table) SetMatchKeys(k MatchKeys) {
 	for _, id := range slices.Sorted(maps.Keys(old.named)) {
 		old.named[id].release(t.space.Strings)
 	}
+	return narrow
 }
 
 // namesAlike reports whether the same values of a key tell classes apart.
@@ -188,10 +197,10 @@ func (k *matchKeys) namesAlike(other *matchKeys, key symbol.ID) bool {
 // namedMax is how many values of a wide key all clusters together may name; of more, all values tell classes apart.
 const namedMax = 1 << 16
 
-// name finds the wide keys, and the values of them that profiles name. A key stays wide while it is in use.
-func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol.ID]bool) {
+// name finds the wide keys, and the values of them that profiles name, and reports whether some key of several values is none. A key stays wide while it is in use.
+func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol.ID]bool) (narrow bool) {
 	if k.Named == nil {
-		return
+		return false
 	}
 	least := min(cmp.Or(k.Wide, WideMin), spareValues) // of more, here has not all
 	var wide, fresh []symbol.ID
@@ -202,10 +211,14 @@ func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol
 			wide = append(wide, id)
 		case t.keys.use(id) != byValue:
 			fresh = append(fresh, id)
+		default:
+			narrow = narrow || len(here[id]) > 1
 		}
 	}
+	freshWide := t.labelSets.wide(fresh, least)
+	narrow = narrow || least > 1 && len(freshWide) < len(fresh)
 	next.named = map[symbol.ID]*namedValues{}
-	for _, id := range append(wide, t.labelSets.wide(fresh, least)...) {
+	for _, id := range append(wide, freshWide...) {
 		if next.named[id] != nil { // it is listed twice
 			continue
 		}
@@ -213,6 +226,7 @@ func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol
 			next.named[id] = newNamedValues(t.space.Strings, values, bounds)
 		}
 	}
+	return narrow
 }
 
 // Wide reports whether some key is wide: then SetMatchKeys has to hear of each value that profiles name.

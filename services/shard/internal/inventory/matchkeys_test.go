@@ -172,6 +172,35 @@ func TestKeysBecomeWideAsMachinesCome(t *testing.T) {
 	}
 }
 
+// ENG-6.5b: keys with few values each that tell many machines apart together, as a rack and a place in it, count by the values that profiles name; whether the keys come
+// first or the machines.
+func TestKeysThatTellManyApartTogetherAreWide(t *testing.T) {
+	const racks, places = 200, 100
+	keys := MatchKeys{Values: []string{"rack", "place"}, Named: func(key string) ([]string, []int64) { return []string{key + "7"}, nil }}
+	put := func(tab *Table) {
+		for i := range racks * places {
+			tab.Put(Machine{ID: fmt.Sprintf("m%05d", i), State: Idle, Provider: "p",
+				Labels: []Label{{Key: "rack", Value: fmt.Sprint("rack", i%racks)}, {Key: "place", Value: fmt.Sprint("place", i/racks)}}})
+		}
+	}
+	late, early := New(symbol.NewSpace()), New(symbol.NewSpace())
+	put(late)
+	late.SetMatchKeys(keys)
+	early.SetMatchKeys(keys)
+	put(early)
+	if early.MatchKeysDue() {
+		early.SetMatchKeys(keys)
+	}
+	for _, tab := range []*Table{late, early} {
+		for range 2 { // and it stays so
+			if n := tab.liveClasses(); n != 4 {
+				t.Errorf("%d classes, want those of one rack or another and of one place or another", n)
+			}
+			tab.SetMatchKeys(keys)
+		}
+	}
+}
+
 // ENG-6.5b: where profiles compare values of a wide key with numbers, integers that every comparison answers alike count as one, and what is no integer
 // counts as one more. No text that profiles name stands for others.
 func TestIntegersBetweenBoundsAreOneValue(t *testing.T) {
