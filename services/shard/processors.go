@@ -8,8 +8,8 @@ import (
 // leastProcessors is how many goroutines may run at once at least (ADR 1002).
 const leastProcessors = 4
 
-// processors is how many goroutines may run at once, of a process that sees so many processors and may run so many now. Who set another number, a person or a limit of the
-// container, is right.
+// processors is how many goroutines the shard lets run at once. seen is the number of processors of the machine, now how many goroutines may run, and set the variable GOMAXPROCS.
+// What a person or a limit of the container has set stays.
 func processors(seen, now int, set string) int {
 	if set != "" || now != seen {
 		return now

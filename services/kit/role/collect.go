@@ -16,10 +16,10 @@ const (
 	heapRoom = 32 << 20
 	// heapGrowthMax is GOGC for a heap of which hardly anything is alive.
 	heapGrowthMax = 1000
-	// busyGrowthMax is GOGC at most while collections take much of the processor, and busyFrom and busyUntil are of how much of what is used that is said
-	// (ADR 1002).
-	busyGrowthMax       = 200
+	// Collections take much of the processor from the first share of the time that is used, until they take less than the second; GOGC is busyGrowthMax at most
+	// then (ADR 1002).
 	busyFrom, busyUntil = 0.1, 0.03
+	busyGrowthMax       = 200
 )
 
 // growth is GOGC for that many live bytes, of a heap that may grow by room while collections take much of the processor.

@@ -16,7 +16,7 @@ type step struct {
 	epoch  int64
 	now    int64 // Mono
 	wall   int64 // wall clock, written out only
-	tick   bool  // this step is a Tick, for which no event waits: it may do a part of what is done in parts
+	tick   bool  // this step is a Tick: it may do a part of what is done in parts (SHARD-8.9)
 
 	world     *engine.World
 	cols      columns

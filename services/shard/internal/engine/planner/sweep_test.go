@@ -42,6 +42,18 @@ func TestProfilesThatAreGoneLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// rowsWithValues are rows that each select a value of their own, in each round others.
+func rowsWithValues(bw *benchWorld, count, round int) []demand.Row {
+	rows := make([]demand.Row, count)
+	for i := range rows {
+		rows[i] = bw.rows[0]
+		rows[i].Profile.Spread = nil
+		rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.In, Values: []string{fmt.Sprint("a-", round, "-", i)}}}
+		rows[i].Seal()
+	}
+	return rows
+}
+
 // ENG-21.11: a cluster that replaces a large demand again and again by rows whose profiles name other values, each credited ahead of its plan, makes no plan start
 // from nothing, which would look at all other clusters again.
 func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
@@ -50,13 +62,7 @@ func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
 	pl.Plan(engine.Input{World: bw.w})
 	name := workload.ClusterName(0)
 	for n := range 8 {
-		rows := make([]demand.Row, 2*match.CatalogMax)
-		for i := range rows {
-			rows[i] = bw.rows[0]
-			rows[i].Profile.Spread = nil
-			rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.In, Values: []string{fmt.Sprint("a-", n, "-", i)}}}
-			rows[i].Seal()
-		}
+		rows := rowsWithValues(bw, 2*match.CatalogMax, n)
 		bw.w.Demand.Replace(name, rows, nil, 1)
 		for part := range planner.AheadParts(len(rows)) {
 			pl.CreditAhead(engine.Input{World: bw.w}, name, part)
@@ -77,13 +83,7 @@ func TestASweepIsDoneInParts(t *testing.T) {
 	pl.Plan(engine.Input{World: bw.w})
 	name, swept := workload.ClusterName(0), 0
 	for n := range 4 {
-		rows := make([]demand.Row, 20_000)
-		for i := range rows {
-			rows[i] = bw.rows[0]
-			rows[i].Profile.Spread = nil
-			rows[i].Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.In, Values: []string{fmt.Sprint("a-", n, "-", i)}}}
-			rows[i].Seal()
-		}
+		rows := rowsWithValues(bw, 20_000, n)
 		bw.w.Demand.Replace(name, rows, nil, 1)
 		for part := range planner.AheadParts(len(rows)) {
 			before, _, _ := pl.Remembered()
