@@ -1,7 +1,6 @@
 package script_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,13 +66,15 @@ func (s *terminal) shows(patterns ...string) string {
 	return ""
 }
 
+// anyPorts lets `up` choose each port itself, and hold it from then on: one that only was free may be taken before `up` listens.
+const anyPorts = " --shard-listen 127.0.0.1:0 --provider-listen 127.0.0.1:0 --control-listen 127.0.0.1:0 --coordinator-listen 127.0.0.1:0 --raft-bind 127.0.0.1:0"
+
 // The live view on a terminal: a bar for each cluster that fills, machines by state, spend, the story; Ctrl-C ends it, and the
 // answer of the shell is there again. Live tables repaint in place.
 func TestTerminalView(t *testing.T) {
 	t.Parallel()
-	shard := free()
-	up := newTerminal(t, fmt.Sprintf("bigfleet up --scenario burst --clusters 2 --shard-listen %s --provider-listen %s --control-listen %s --coordinator-listen %s --raft-bind %s", shard, free(), free(), free(), free()))
-	screen := up.shows(`^BigFleet, simulated clusters on a simulated cloud +\d+s  \(Ctrl-C stops\)`, `^red +█+`, `^spend +\$\d+\.\d\d/h   cycle \d+ took`, `ready: shard at `,
+	up := newTerminal(t, "bigfleet up --scenario burst --clusters 2"+anyPorts)
+	screen := up.shows(`^BigFleet, simulated clusters on a simulated cloud +\d+s  \(Ctrl-C stops\)`, `^red +█+`, `^spend +\$\d+\.\d\d/h   cycle \d+ took`, `ready: shard at [\d.:]+, `,
 		`the first machine is placed \d+\.\d s after the start`)
 	if strings.Count(screen, "BigFleet, ") != 1 {
 		t.Errorf("the picture is not repainted in place:\n%s", screen)
@@ -83,7 +84,7 @@ func TestTerminalView(t *testing.T) {
 		t.Error("the bars have no colour on a terminal")
 	}
 
-	top := newTerminal(t, "bigfleet top --shard "+shard)
+	top := newTerminal(t, "bigfleet top --shard "+regexp.MustCompile(`ready: shard at ([\d.:]+),`).FindStringSubmatch(screen)[1])
 	screen = top.shows(`^shard-0  cycle \d+, `, `^red/r1-[0-9a-f]+ +0 +met +100% `, `^q quit `)
 	if strings.Count(screen, "shard-0  cycle") != 1 {
 		t.Errorf("top does not repaint in place:\n%s", screen)
@@ -111,7 +112,7 @@ func TestTerminalView(t *testing.T) {
 func TestATerminalThatCloses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	up := newTerminal(t, "TMPDIR="+dir+" bigfleet up --scenario steady --clusters 1 --shard-listen "+free()+" --provider-listen "+free()+" --control-listen "+free()+" --coordinator-listen "+free()+" --raft-bind "+free())
+	up := newTerminal(t, "TMPDIR="+dir+" bigfleet up --scenario steady --clusters 1"+anyPorts)
 	up.shows(`ready: shard at `)
 	left := func() []string {
 		found, err := filepath.Glob(filepath.Join(dir, "bigfleet-*"))
@@ -145,7 +146,7 @@ func TestTerminalManners(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	plain := newTerminal(t, "NO_COLOR=1 bigfleet up --scenario steady --clusters 1 --shard-listen "+free()+" --provider-listen "+free()+" --control-listen "+free()+" --coordinator-listen "+free()+" --raft-bind "+free())
+	plain := newTerminal(t, "NO_COLOR=1 bigfleet up --scenario steady --clusters 1"+anyPorts)
 	plain.shows(`^red +█{40} `)
 	if strings.Contains(plain.screen(), "\x1b[3") {
 		t.Error("NO_COLOR is not obeyed")
