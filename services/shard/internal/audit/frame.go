@@ -83,6 +83,8 @@ func decode(f *Frame) (core.Event, error) {
 		return core.CheckpointAsked{}, nil
 	case core.KindPlanDiffered:
 		return read[core.PlanDiffered](f.Body)
+	case core.KindDemandTooWide:
+		return read[core.DemandTooWide](f.Body)
 	}
 	return nil, fmt.Errorf("step %d is an event of an unknown, newer kind (%d)", f.Step, f.Kind)
 }

@@ -3,8 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // adminAccept believes a roll-up that the guard holds, or a first one that asks for almost nothing (SHARD-11.4, 12.3).
@@ -86,11 +84,6 @@ func (c *orders) unretire(cl *cluster, why string) {
 	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.Name })
 	c.emit(Persist{Bucket: BucketRetired, Key: cl.Name})
 	c.record(Record{Type: RecordAdmin, Cluster: cl.Name, Detail: why})
-	for _, o := range c.ops.ordered() {
-		if o.Cluster == cl.Name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
-			c.world.Inventory.State(o.Index) == inventory.Configured {
-			c.commands.rollBack(o, OutcomeCancelled, why)
-		}
-	}
+	c.commands.keepAll(cl, why)
 	c.trigger(triggerAdmin)
 }

@@ -125,6 +125,8 @@ func (c *Core) handle(e Event) {
 		c.askCheckpoint(e)
 	case PlanDiffered:
 		c.plans.planDiffered(e)
+	case DemandTooWide:
+		c.rollups.setAside(e)
 	case Tick:
 		c.checkpointIfSettled()
 	case Started:
@@ -260,7 +262,7 @@ func (c *Core) wire() {
 	}
 	c.outages = outages{shared: s, pub: &c.pub}
 	c.rollups = rollups{
-		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
+		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, commands: &c.commands, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
 		machines: &c.machines, pub: &c.pub, reconciler: &c.reconciler,
 	}
 	c.sessions = sessions{

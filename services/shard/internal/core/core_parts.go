@@ -30,6 +30,7 @@ type sessions struct {
 type rollups struct {
 	*shared
 	bootstraps *bootstraps
+	commands   *commands
 	coord      *coordinatorState
 	draining   *draining
 	ledger     *needLedger

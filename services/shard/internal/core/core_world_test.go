@@ -152,7 +152,15 @@ func (w *world) after(d int64, do func()) {
 }
 
 // step gives one event to the core and takes its effects in.
+// step steps the core as the loop does.
 func (w *world) step(e Event) {
+	for first := w.c.TooWide(At{Mono: w.mono, Wall: w.wall, Ended: w.ended}); first != nil; first = w.c.TooWide(At{Mono: w.mono, Wall: w.wall, Ended: w.ended}) {
+		w.one(first)
+	}
+	w.one(e)
+}
+
+func (w *world) one(e Event) {
 	at := At{Mono: w.mono, Wall: w.wall, Ended: w.ended}
 	effects := slices.Clone(w.c.Step(at, e))
 	w.log = append(w.log, logged{at, w.c.Reduced(e)})

@@ -94,7 +94,7 @@ func (c *rollups) heardFrom(cl *cluster) {
 // judgeRollup asks the guard, replaces the demand and opens the gate: the one way in for every roll-up that passed the
 // ingest gate (SHARD-11.1).
 func (c *rollups) judgeRollup(cl *cluster, e RollupArrived) {
-	if e.Reject = c.tooManyKeys(&e); e.Reject != nil {
+	if e.Reject = cmp.Or(c.tooManyKeys(&e), cl.stillTooWide(&e, c.now)); e.Reject != nil {
 		c.rejectRollup(cl, e)
 		return
 	}
@@ -145,6 +145,10 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	}
 	c.draining.setOutOfService(cl, e.OutOfService)
 	cl.Known, cl.Hash, cl.Rows, cl.Totals = true, e.Hash, len(e.Rows), totals
+	cl.Requirements, cl.Values = e.Requirements, e.Values
+	if max(e.Requirements, e.Values) > narrow { // before it is planned with, the shell looks whether it is too wide
+		c.cycle.next = true
+	}
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionAccepted, c.now, ""
 	cl.holds = true
 	c.heardFrom(cl)

@@ -82,6 +82,12 @@ type keptCluster struct {
 	Unplaced       []UnplacedRow `n:"31"`
 
 	HintedAt int64 `n:"38"` // when hints were last computed; 0: never in this session
+
+	// How wide its demand is (SHARD-10.12).
+	Requirements int64         `n:"50"` // that differ in what machines they match, of the last accepted roll-up
+	Values       int64         `n:"51"` // that they name
+	SetAside     DemandTooWide `n:"52"` // why its demand was set aside,
+	AsideUntil   int64         `n:"53"` // and until when it must not state as much again
 }
 
 func (c *cluster) connected() bool { return c.Session != 0 }

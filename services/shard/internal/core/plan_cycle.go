@@ -94,7 +94,7 @@ func (c *planning) creditAgain() bool {
 	s := &c.cycle
 	for _, d := range c.world.Demand.Clusters() {
 		if rows := len(d.Needs); rows > listRowsPart && !slices.ContainsFunc(s.large, func(x largeDemand) bool { return x.cluster == d.Name }) {
-			s.large = append(s.large, largeDemand{cluster: d.Name, parts: planner.AheadParts(rows)})
+			s.large = append(s.large, largeDemand{cluster: d.Name, part: planner.LookParts, parts: planner.AheadParts(rows)})
 		}
 	}
 	return c.creditAhead()

@@ -161,6 +161,9 @@ func (t *Table) KeysVersion() uint64 { return t.keys.version }
 // RulesVersion grows when requirements come into the demand or leave it.
 func (t *Table) RulesVersion() uint64 { return t.rulesVersion }
 
+// Rules is how many rows differ in what machines they match, of those in the demand, those being taken in, and those that left it and are not swept yet.
+func (t *Table) Rules() int { return len(t.rules) }
+
 // Values lists the values of a label key that requirements in the demand name, and the numbers that they compare the value with, ascending and each once.
 func (t *Table) Values(key string) (values []string, bounds []int64) {
 	named, compared := map[string]bool{}, map[int64]bool{}
@@ -187,30 +190,24 @@ func eachRequirement(list []Requirement, preferences []Preference, visit func(r 
 	}
 }
 
-// ValuesOf is how many values rows name of each label key of which they name more than few, up to one more than most.
-func ValuesOf(rows []Row, few, most int) map[string]int {
-	each := func(visit func(r *Requirement)) {
-		for i := range rows {
-			eachRequirement(rows[i].Profile.Requirements, rows[i].Profile.Preferences, visit)
-		}
-	}
-	count, named := map[string]int{}, map[string]map[string]bool{}
-	each(func(r *Requirement) { count[r.Key] += len(r.Values) })
-	maps.DeleteFunc(count, func(_ string, n int) bool { return n <= few })
-	for key := range count {
-		named[key] = map[string]bool{}
-	}
-	each(func(r *Requirement) {
-		for _, v := range r.Values {
-			if seen := named[r.Key]; seen != nil && len(seen) <= most {
-				seen[v] = true
+// ValuesOf is how many values rows name of each label key, up to one more than most.
+func ValuesOf(rows []Row, most int) map[string]int {
+	named := map[string]map[string]bool{}
+	for i := range rows {
+		eachRequirement(rows[i].Profile.Requirements, rows[i].Profile.Preferences, func(r *Requirement) {
+			seen := named[r.Key]
+			if seen == nil && len(r.Values) > 0 {
+				seen = map[string]bool{}
+				named[r.Key] = seen
 			}
-		}
-	})
+			for k := 0; k < len(r.Values) && len(seen) <= most; k++ {
+				seen[r.Values[k]] = true
+			}
+		})
+	}
+	count := make(map[string]int, len(named))
 	for key, values := range named {
-		if count[key] = len(values); len(values) <= few {
-			delete(count, key)
-		}
+		count[key] = len(values)
 	}
 	return count
 }

@@ -122,7 +122,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Rooms = append(e.Rooms, demand.Room{Type: n.GetInstanceType(), Amounts: r.quantities(-1, "node_rooms", n.GetResources())})
 	}
 	e.Warnings = r.warnings
-	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(&e), tooManyValues(e.Rows)); e.Reject != nil {
+	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(&e), tooManyValues(&e)); e.Reject != nil {
 		e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		return e
 	}
@@ -263,17 +263,18 @@ const (
 )
 
 // tooManyValues refuses what would take memory and time out of proportion to its size: rows that each name a value of its own tell as many classes apart.
-func tooManyValues(rows []demand.Row) *core.Rejection {
-	named, wide := demand.ValuesOf(rows, inventory.WideMin, keyValuesMax), 0
+func tooManyValues(e *core.RollupArrived) *core.Rejection {
+	named, wide := demand.ValuesOf(e.Rows, keyValuesMax), 0
 	for _, key := range slices.Sorted(maps.Keys(named)) {
-		if wide += named[key]; named[key] > keyValuesMax {
+		if named[key] > keyValuesMax {
 			return reject("too_large", fmt.Sprintf("more than %d values of label key %s in one roll-up", keyValuesMax, clip(key)), -1, "needs")
 		}
+		if e.Values += int64(named[key]); named[key] > inventory.WideMin {
+			wide += named[key]
+		}
 	}
-	if wide == 0 {
-		return nil
-	}
-	if n := demand.Matches(rows); n*wide > profileValuesMax {
+	n := demand.Matches(e.Rows)
+	if e.Requirements = int64(n); n*wide > profileValuesMax {
 		return reject("too_large", fmt.Sprintf("%d different combinations of requirements and tolerations, times %d values of label keys of which the roll-up names more than %d; "+
 			"at most %d are accepted", n, wide, inventory.WideMin, profileValuesMax), -1, "needs")
 	}

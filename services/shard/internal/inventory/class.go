@@ -83,6 +83,7 @@ func (t *Table) RenewClass(id uint32) {
 
 // Classes is the length of an array indexed by class. Class returns one; a class without machines has Serial 0.
 func (t *Table) Classes() int            { return len(t.classes) }
+func (t *Table) LiveClasses() int        { return len(t.classIDs) } // those with machines
 func (t *Table) Class(id uint32) *Class  { return &t.classes[id] }
 func (t *Table) Shape(id uint32) *Shape  { return &t.shapes.all[id] }
 func (t *Table) Shapes() int             { return len(t.shapes.all) }

@@ -229,12 +229,6 @@ func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol
 	return narrow
 }
 
-// Wide reports whether some key is wide: then SetMatchKeys has to hear of each value that profiles name.
-func (t *Table) Wide() bool { return len(t.keys.named) > 0 }
-
-// MatchKeysDue reports whether so many classes have come that another key may be wide.
-func (t *Table) MatchKeysDue() bool { return len(t.classIDs) > 2*t.keysAs+WideMin }
-
 // keyValues is the values by which classes differ, by key; of each key a few more than spareValues at most.
 func (t *Table) keyValues() map[symbol.ID]map[symbol.ID]bool {
 	out := map[symbol.ID]map[symbol.ID]bool{}

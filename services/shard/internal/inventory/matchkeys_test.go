@@ -163,11 +163,11 @@ func TestKeysBecomeWideAsMachinesCome(t *testing.T) {
 	tab.SetMatchKeys(keys)
 	for i := range 4 * WideMin {
 		tab.Put(Machine{ID: fmt.Sprint("m", i), State: Idle, Provider: "p", Labels: []Label{{Key: "host", Value: fmt.Sprint("h", i)}}})
-		if tab.MatchKeysDue() {
+		if tab.matchKeysDue() {
 			tab.SetMatchKeys(keys)
 		}
 	}
-	if n := tab.liveClasses(); n != 2 || !tab.Wide() {
+	if n := tab.liveClasses(); n != 2 || !tab.wide() {
 		t.Errorf("%d classes", n)
 	}
 }
@@ -188,7 +188,7 @@ func TestKeysThatTellManyApartTogetherAreWide(t *testing.T) {
 	late.SetMatchKeys(keys)
 	early.SetMatchKeys(keys)
 	put(early)
-	if early.MatchKeysDue() {
+	if early.matchKeysDue() {
 		early.SetMatchKeys(keys)
 	}
 	for _, tab := range []*Table{late, early} {

@@ -54,6 +54,7 @@ type Table struct {
 	attributions attributionTable
 	keys         matchKeys
 	keysAs       int // classes when they were set
+	classed      classedFor
 	typeKey      symbol.ID
 	zoneKey      symbol.ID
 	scratch      []byte

@@ -33,6 +33,8 @@ type Config struct {
 	Apply func(core.At, core.Event, []core.Effect)
 	// Arm returns the moment (Mono) at which the core next wants a Tick; called after each step. Required.
 	Arm func() (mono int64, ok bool)
+	// Before is called before each step, and an event that it returns is stepped first; then it is called again, until it returns none. May be nil.
+	Before func(core.At) core.Event
 	// OnPanic is called with the event whose Step panicked, before the panic continues. May be nil.
 	OnPanic func(core.At, core.Event, any)
 	// Observe is called after each step with how long it took. May be nil.
@@ -315,7 +317,17 @@ func (l *Loop) arm(t *time.Timer) {
 	}
 }
 
+// step steps the core with an event, behind those that have to come before it.
 func (l *Loop) step(e core.Event) {
+	if l.cfg.Before != nil {
+		for first := l.cfg.Before(l.Now()); first != nil; first = l.cfg.Before(l.Now()) {
+			l.one(first)
+		}
+	}
+	l.one(e)
+}
+
+func (l *Loop) one(e core.Event) {
 	at := l.Now()
 	at.Ended = l.lastStep.Load()
 	if l.cfg.OnPanic != nil {

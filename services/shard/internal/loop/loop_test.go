@@ -204,3 +204,19 @@ func TestVisit(t *testing.T) {
 		}
 	})
 }
+
+// SHARD-10.12: what has to come first is asked for before each step, until there is nothing.
+func TestWhatComesFirstIsStepped(t *testing.T) {
+	r, before := &recorder{}, []core.Event{core.DemandTooWide{}, core.DemandTooWide{}, nil, nil, core.DemandTooWide{}, nil}
+	l := New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {}, Arm: func() (int64, bool) { return 0, false }, Before: func(core.At) core.Event {
+		e := before[0]
+		before = before[1:]
+		return e
+	}})
+	for _, name := range []string{"a", "b", "c"} {
+		l.First(core.SessionClosed{Cluster: name})
+	}
+	if got, want := r.got(), []string{"demand_too_wide", "demand_too_wide", "a", "b", "demand_too_wide", "c"}; !slices.Equal(got, want) {
+		t.Errorf("steps %v, want %v", got, want)
+	}
+}

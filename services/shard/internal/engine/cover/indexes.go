@@ -3,6 +3,7 @@ package cover
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -19,7 +20,8 @@ type Indexes struct {
 	indexes map[candidateKey]*Index
 	zones   map[zoneKey]*Index
 	slots   []Slot
-	keys    []uint64
+	byRank  []Slot   // room for ranked, and
+	places  []uint64 // bit by place: there is a slot
 }
 
 // NewIndexes returns an empty set with a catalog of its own.
@@ -59,8 +61,8 @@ func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *In
 		k = &Index{m: m, f: f, bucket: b}
 		c.indexes[key] = k
 	}
-	if k.version != m.Version || k.base == nil {
-		k.version = m.Version
+	if k.version != m.Changed || k.base == nil {
+		k.version = m.Changed
 		c.slots = c.slots[:0]
 		for _, id := range m.Classes {
 			c.slots = append(c.slots, Slot{Class: id})
@@ -96,13 +98,18 @@ func (c *Indexes) fill(k *Index, slots []Slot) {
 // ranked adds the slots by supply and by effective cost, where that is the same for all Needs with the bucket.
 func (c *Indexes) ranked(k *Index, slots []Slot) {
 	rank := c.rankOf(k.bucket)
-	c.keys = c.keys[:0]
-	for i, s := range slots {
-		c.keys = append(c.keys, uint64(rank[s.Class])<<32|uint64(i))
+	words := (len(rank) + 63) / 64
+	c.places, c.byRank = slices.Grow(c.places[:0], words)[:words], slices.Grow(c.byRank[:0], len(rank))[:len(rank)]
+	clear(c.places)
+	for _, s := range slots {
+		at := rank[s.Class]
+		c.places[at/64] |= 1 << (at % 64)
+		c.byRank[at] = s
 	}
-	slices.Sort(c.keys)
-	for _, key := range c.keys {
-		k.slots = append(k.slots, slots[uint32(key)])
+	for w, word := range c.places {
+		for ; word != 0; word &= word - 1 {
+			k.slots = append(k.slots, c.byRank[w*64+bits.TrailingZeros64(word)])
+		}
 	}
 }
 

@@ -15,9 +15,7 @@ import (
 // dimensions of a cluster. It is kept from plan to plan.
 type Catalog struct {
 	Inventory    *inventory.Table
-	Keys         *uint64 // version of the keys that the inventory knows
-	rules        uint64  // version of the requirements whose values it knows
-	learnt       uint64  // version of the types that clusters have learnt of
+	learnt       uint64 // version of the types that clusters have learnt of
 	Version      uint64
 	SupplyNumber []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
 	Serial       []uint32
@@ -70,8 +68,7 @@ func (c *Catalog) relearn(d *demand.Table) {
 	}
 }
 
-// Begin brings the catalog up to date with the tables. It reports to the inventory which label keys profiles read, which may
-// split its classes.
+// Begin brings the catalog up to date with the tables, whose machines are classed by what the demand looks at.
 //
 // A key keeps its number while a profile reads it. A number that is given to another key was that of one that no machine has, and so is that of the
 // other: what is remembered of machines by the number of a key stays right.
@@ -84,19 +81,7 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}
 	c.relearn(d)
-	if c.Keys == nil || *c.Keys != d.KeysVersion() || c.rules != d.RulesVersion() && inv.Wide() || inv.MatchKeysDue() {
-		v := d.KeysVersion()
-		c.Keys, c.rules = &v, d.RulesVersion()
-		values, topology := d.ValueKeys(), d.TopologyKeys()
-		for _, key := range topology {
-			// A class then has one value of these keys, so what is left in a domain need not be counted.
-			if key == inventory.ZoneKey || key == inventory.TypeKey {
-				values = append(values, key)
-			}
-		}
-		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys(), Named: d.Values})
-		inv.SetTopologyKeys(topology)
-	}
+	inv.ClassFor(d)
 	if c.Version == inv.ClassVersion() && c.Serial != nil {
 		return fresh
 	}

@@ -16,7 +16,8 @@ type Matcher struct {
 	Form    *demand.Form // one of the Forms it stands for
 	set     []uint64     // bit by class: it matches now
 	Classes []uint32     // those that match now, ascending
-	Version uint64       // of the classes it has seen
+	Version uint64       // of the classes it has seen,
+	Changed uint64       // and in which one of those that match, or matched, last changed
 	synced  bool
 	number  uint32 // of set,
 	as      uint64 // as of this version; see Catalog.SetOf
@@ -56,7 +57,7 @@ func (m *Matcher) Sync(c *Catalog) {
 	if m.Version == inv.ClassVersion() && m.synced {
 		return
 	}
-	m.Version, m.synced = inv.ClassVersion(), true
+	m.Version, m.Changed, m.synced = inv.ClassVersion(), inv.ClassVersion(), true
 	m.resolve(inv)
 	m.set = slices.Grow(m.set[:0], (inv.Classes()+63)/64)[:(inv.Classes()+63)/64]
 	clear(m.set)
@@ -84,7 +85,9 @@ func (m *Matcher) follow(c *Catalog, before uint64) {
 		had := m.Has(id)
 		m.set[id/64] &^= 1 << (id % 64)
 		m.ask(c.Inventory, id)
-		differs = differs || had != m.Has(id)
+		if has := m.Has(id); had || has {
+			m.Changed, differs = m.Version, differs || had != has
+		}
 	}
 	if differs {
 		m.list()

@@ -143,3 +143,35 @@ func TestASweepWaitsForACreditThatWasBegun(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-8.9: each part makes a sixteenth of the matchers at most, wherever the rows stand that need a new one, and the last part leaves none to be made.
+func TestMatchersOfNewRowsAreMadeInParts(t *testing.T) {
+	const wide = 2_000
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:4
+		machine m1 speculative cpu=16 label.rack=ra`)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	rows := gangsAndOthers(20_000, "a")
+	for i := range rows {
+		rows[i].Profile = demand.Profile{}
+		if i >= 100 && i < 100+wide {
+			rows[i].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.NotIn, Values: []string{fmt.Sprint(i)}}}
+		}
+		rows[i].Seal()
+	}
+	s.w.Demand.Replace("red", rows, nil, 2)
+	before, _, _ := pl.Remembered()
+	for part := range planner.BeginPart(len(rows)) {
+		pl.CreditAhead(engine.Input{World: s.w}, "red", part)
+		now, _, _ := pl.Remembered()
+		if now-before > s.w.Demand.Rules()/planner.LookParts+1 {
+			t.Errorf("part %d makes %d matchers", part, now-before)
+		}
+		before = now
+	}
+	if before < wide {
+		t.Errorf("%d matchers are made before the credit begins, of %d", before, wide)
+	}
+}

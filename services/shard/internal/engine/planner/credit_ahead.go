@@ -24,12 +24,17 @@ type ahead struct {
 	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
 
+// LookParts is in how many parts matchers are made that are all new, and each asks about all classes. A cluster whose rows a plan has seen begins behind them.
+const LookParts = 16
+
 // AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, gangs fold and Needs are made in
 // parts, these are filed and credited, and what no Need uses is swept away in parts.
-func AheadParts(rows int) int { return 4*BeginPart(rows) + 3 }
+func AheadParts(rows int) int { return BeginPart(rows) + 3*partsOf(rows) + 3 }
 
 // BeginPart is the first of them that reads anything of the machines of the cluster.
-func BeginPart(rows int) int { return (rows + aheadRows - 1) / aheadRows }
+func BeginPart(rows int) int { return partsOf(rows) + LookParts }
+
+func partsOf(rows int) int { return (rows + aheadRows - 1) / aheadRows }
 
 // CreditAhead does one part, from 0 on, of crediting a cluster for the next Plan. It changes nothing that the plan says. It does nothing if the next plan
 // has to look at all clusters, or what the parts before it did is no longer right.
@@ -43,8 +48,8 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		p.ahead = ahead{}
 		return
 	}
-	cl, parts := p.clusters.byID[d.ID], BeginPart(len(d.Needs))
-	if part > 3*parts+2 {
+	cl, parts, at := p.clusters.byID[d.ID], partsOf(len(d.Needs)), part-BeginPart(len(d.Needs))
+	if at > 2*parts+2 {
 		if p.ahead.cl == nil { // else a cluster was begun whose Needs are not made yet
 			p.sweep(sweepPart)
 		}
@@ -54,22 +59,28 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		return
 	}
 	switch {
-	case part < parts:
-		for i := part * aheadRows; i < min((part+1)*aheadRows, len(d.Needs)); i++ {
-			p.findMatcher(d.Needs[i].Form)
-		}
-	case part == parts:
+	case at < 0:
+		p.lookAhead(cl)
+	case at == 0:
 		p.beginAhead(cl)
 	case !p.goesOn(cl):
 		p.ahead = ahead{}
-	case part <= 2*parts:
+	case at <= parts:
 		p.foldAhead(cl)
-	case part <= 3*parts:
+	case at <= 2*parts:
 		p.setUpAhead(cl)
-	case part == 3*parts+1:
+	case at == 2*parts+1:
 		p.fileAhead(cl)
 	default:
 		p.endAhead(cl)
+	}
+}
+
+// lookAhead finds the matchers of some rows, few of them new.
+func (p *planning) lookAhead(cl *clusterState) {
+	most := len(p.cat.Matchers) + p.w.Demand.Rules()/LookParts + 1
+	for end := min(p.looked+aheadRows, len(cl.d.Needs)); p.looked < end && len(p.cat.Matchers) < most; p.looked++ {
+		p.findMatcher(cl.d.Needs[p.looked].Form)
 	}
 }
 
@@ -82,7 +93,7 @@ func (cs *clusters) knows(in engine.Input, id symbol.ID) bool {
 // beginAhead makes ready for the Needs of a cluster. What it was credited with is gone then.
 func (p *planning) beginAhead(cl *clusterState) {
 	x := &scratch{fold: folder{most: len(cl.folds)}}
-	p.ahead = ahead{cl: cl, plan: p.plans, x: x}
+	p.ahead, p.looked = ahead{cl: cl, plan: p.plans, x: x}, 0
 	if p.stays(cl, x) {
 		p.makeAgain(cl, x)
 		p.ahead.folded, p.ahead.rows, p.ahead.filed = len(cl.d.Needs), len(cl.d.Needs), true

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 )
 
 // What the tests in planner_test need to know of the inside.
@@ -29,16 +28,6 @@ func (pl *Planner) MadeAgain() (names []string) {
 		}
 	}
 	return names
-}
-
-// KeepMatchKeys makes the next plan keep the label keys that the inventory matches by.
-func (pl *Planner) KeepMatchKeys(w *engine.World) {
-	v := w.Demand.KeysVersion()
-	if pl.p == nil {
-		pl.p = newPlanning()
-	}
-	pl.p.w, pl.p.cat = w, cover.NewIndexes()
-	pl.p.cat.Inventory, pl.p.cat.Keys = w.Inventory, &v
 }
 
 // Remembered is how many matchers, ids of matchers and markets a Planner keeps.

@@ -62,6 +62,7 @@ type planning struct {
 
 	orders uint64 // version of Row.Order
 	ahead  ahead  // the credit that was begun before the next plan
+	looked int    // rows that are looked up before it begins
 }
 
 // newPlanning hands each step what it uses.

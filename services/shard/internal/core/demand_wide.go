@@ -1,0 +1,129 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Each different requirement in the demand has an answer for each class of machines (ENG-6.5), so what clusters ask times what machines there are has a limit (SHARD-10.12). An
+// answer takes 5 bytes, and 28 while its rows look for machines: one cluster takes 1.1 GB at most, and all together 1 GB while nothing changes.
+const (
+	answersMax    = 40_000_000 // of one cluster
+	allAnswersMax = 200_000_000
+	// manyClasses is of how many classes on values that rows name make most of them.
+	manyClasses = 2 * inventory.ClassesMany
+	// narrow is how many different requirements, or values, never give way.
+	narrow = 256
+	// asideFor is for how long a cluster whose demand was set aside must not state as much again.
+	asideFor = 10 * Minute
+)
+
+// DemandTooWide sets the demand of a cluster aside: the next plan could not hold what it asks for. The shell decides it, by what TooWide says: how many classes
+// there are depends on what was asked before, and the core decides by its history alone.
+type DemandTooWide struct {
+	Cluster string `n:"1"`
+	Most    int64  `n:"2"` // different requirements that it may state in the time that follows,
+	Values  bool   `n:"3"` // or values that these name
+	Reason  string `n:"4"`
+}
+
+func (DemandTooWide) event() EventKind { return KindDemandTooWide }
+
+// of is what of a demand counts.
+func (e *DemandTooWide) of(requirements, values int64) int64 {
+	if e.Values {
+		return values
+	}
+	return requirements
+}
+
+func (e *DemandTooWide) what() string {
+	if e.Values {
+		return "values of labels"
+	}
+	return "different requirements"
+}
+
+// TooWide says which cluster's demand has to be set aside before a plan of now; nil: none. It is called between steps, and changes nothing but how machines are classed, as a
+// plan would.
+func (c *Core) TooWide(now At) Event {
+	if c.frozen() || !c.readable() || !c.wanted.asked && (!c.cycle.wanted || now.Mono < c.cycle.LastEnd+c.plans.spacing()) {
+		return nil
+	}
+	c.world.Inventory.ClassFor(c.world.Demand)
+	classes, all := int64(c.world.Inventory.LiveClasses()), int64(c.world.Demand.Rules())
+	if all*classes <= answersMax {
+		return nil
+	}
+	over := all*classes > allAnswersMax
+	for _, cl := range c.clusters.ordered {
+		over = over || cl.Requirements*classes > answersMax
+	}
+	if !over {
+		return nil
+	}
+	if classes > manyClasses {
+		if e := c.widest(DemandTooWide{Values: true}, all, classes); e != nil {
+			return e
+		}
+	}
+	return c.widest(DemandTooWide{}, all, classes)
+}
+
+// widest is the cluster that asks most, unless it is narrow.
+func (c *Core) widest(e DemandTooWide, all, classes int64) Event {
+	most := int64(narrow)
+	for _, cl := range c.clusters.ordered {
+		if n := e.of(cl.Requirements, cl.Values); n > most {
+			e.Cluster, most = cl.Name, n
+		}
+	}
+	if e.Cluster == "" {
+		return nil
+	}
+	e.Most = max(narrow, most/2)
+	e.Reason = fmt.Sprintf("%d different requirements in this shard, times %d classes of machines, are more than a plan can hold, and this cluster states %d %s", all, classes, most, e.what())
+	return e
+}
+
+// setAside takes the demand of a cluster out of the plans, as if the cluster had not been heard since the start: nothing is bought for it, and no machine is taken from it.
+func (c *rollups) setAside(e DemandTooWide) {
+	cl := c.clusters.get(e.Cluster)
+	if cl == nil {
+		return
+	}
+	c.unstage(cl)
+	c.clearHeld(cl)
+	cl.SetAside, cl.AsideUntil = e, c.now+asideFor
+	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.Requirements, cl.Values = false, "", 0, nil, 0, 0
+	cl.GateOpen, cl.Gate, cl.GateWaits, cl.Heard = false, confirmation{}, false, false
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, "too_large"
+	c.world.Demand.Replace(cl.Name, nil, nil, c.now)
+	cl.holds, cl.facts = true, true
+	cl.changed()
+	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.Name, Label2: "too_large", Value: 1})
+	c.record(Record{Type: RecordRollupRejected, Cluster: cl.Name, Outcome: "too_large", Detail: "The demand of this cluster is set aside, and its machines stay: " + e.Reason + "."})
+	c.commands.keepAll(cl, "the demand of the cluster is set aside")
+	c.trigger(triggerRollup)
+}
+
+// stillTooWide refuses a roll-up of a cluster whose demand was set aside a short time ago, if it states nearly as much.
+func (cl *cluster) stillTooWide(e *RollupArrived, now int64) *Rejection {
+	x := &cl.SetAside
+	if now >= cl.AsideUntil || x.of(e.Requirements, e.Values) <= x.Most {
+		return nil
+	}
+	return &Rejection{Reason: "too_large", NeedIndex: -1, FieldPath: "needs", Message: fmt.Sprintf("%s; state at most %d for the next %d s, or move clusters to another shard. "+
+		"Until then the machines of this cluster stay, and none is bought for it", x.Reason, x.Most, (cl.AsideUntil-now+Second-1)/Second)}
+}
+
+// keepAll takes back the reclaims of a cluster that have not begun to drain.
+func (c *commands) keepAll(cl *cluster, why string) {
+	for _, o := range c.ops.ordered() {
+		if o.Cluster == cl.Name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
+			c.world.Inventory.State(o.Index) == inventory.Configured {
+			c.rollBack(o, OutcomeCancelled, why)
+		}
+	}
+}

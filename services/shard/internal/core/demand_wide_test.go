@@ -1,0 +1,118 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// gridOf is machines of which each two differ in one of two labels, a side of values each.
+func gridOf(side int) (out []inventory.Machine) {
+	for i := range side * side {
+		m := slot(fmt.Sprintf("m%05d", i))
+		m.Labels = []inventory.Label{{Key: "place", Value: fmt.Sprint("p", i%side)}, {Key: "rack", Value: fmt.Sprint("r", i/side)}}
+		out = append(out, m)
+	}
+	return out
+}
+
+// differing is a roll-up with so many rows of one cpu of which each excludes a place and a rack, but the first.
+func (w *world) differing(cluster string, rows int) *Rollup {
+	list := needs(0, slices.Repeat([]int64{1}, rows)...)
+	for i := range list {
+		list[i].Group = fmt.Sprint(i)
+		if i > 0 {
+			list[i].Profile.Requirements = []demand.Requirement{{Key: "place", Op: demand.NotIn, Values: []string{fmt.Sprint("p", i%50)}},
+				{Key: "rack", Op: demand.NotIn, Values: []string{fmt.Sprint("r", i/50%50)}}, {Key: fmt.Sprint("k", i/2500), Op: demand.DoesNotExist}}
+		}
+		list[i].Seal()
+	}
+	w.arrival++
+	from := len(w.sent)
+	e := RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: list, Hash: fmt.Sprint("differing ", rows), RowCount: int64(rows), Requirements: int64(demand.Matches(list))}
+	for _, n := range demand.ValuesOf(list, 1<<16) {
+		e.Values += int64(n)
+	}
+	e.LabelKeys, e.TopologyKeys = demand.KeysOf(list)
+	w.step(e)
+	w.run(2 * Second)
+	for _, x := range w.sent[from:] {
+		if a, ok := x.(SendAck); ok && a.Rollup != nil {
+			return a.Rollup
+		}
+	}
+	w.t.Fatalf("%s has no answer", cluster)
+	return nil
+}
+
+// SHARD-10.12: a cluster that asks more than a plan can hold gives way, and no other does. It keeps its machines, and has none bought. It is refused for a while if it asks for nearly
+// as much, and served when it asks for less.
+func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.RollupGuardOff = true }, gridOf(50)...)
+	w.connect("wide")
+	w.connect("usual")
+	if got := w.differing("wide", 1); got.Disposition != DispositionAccepted {
+		t.Fatal(got)
+	}
+	w.run(Minute)
+	if n := w.c.clusters.get("wide").configured(); n != 1 {
+		t.Fatalf("%d machines", n)
+	}
+	const rows = answersMax/2500 + 1000
+	w.differing("wide", rows)
+	cl := w.c.clusters.get("wide")
+	if cl.Disposition != DispositionRejected || cl.DispReason != "too_large" {
+		t.Fatalf("%v %s, %d requirements, %d values, %d classes", cl.Disposition, cl.DispReason, cl.Requirements, cl.Values, w.c.world.Inventory.LiveClasses())
+	}
+	if n := len(w.c.world.Demand.Cluster("wide").Needs); n != 0 {
+		t.Fatalf("%d rows are still in the demand", n)
+	}
+	got := w.differing("wide", rows)
+	if got.Disposition != DispositionRejected || got.Reason != "too_large" || !strings.Contains(got.Message, "state at most 8") {
+		t.Errorf("the next roll-up: %v %s %s", got.Disposition, got.Reason, got.Message)
+	}
+	if got := w.differing("usual", 1); got.Disposition != DispositionAccepted {
+		t.Errorf("another cluster: %v", got)
+	}
+	w.run(5 * Minute)
+	if n := w.c.clusters.get("usual").configured(); n != 1 {
+		t.Errorf("another cluster has %d machines", n)
+	}
+	if n := cl.configured(); n != 1 || cl.GateOpen {
+		t.Errorf("the cluster has %d machines, its gate is open: %v", n, cl.GateOpen)
+	}
+	if got := w.differing("wide", 1); got.Disposition != DispositionAccepted || !cl.GateOpen {
+		t.Errorf("with less: %v", got)
+	}
+	w.run(5 * Minute)
+	if n := len(slices.DeleteFunc(slices.Clone(w.records), func(r Record) bool { return r.Type != RecordRollupRejected || r.Outcome != "too_large" })); n != 2 {
+		t.Errorf("%d refusals are recorded", n)
+	}
+	w.differing("wide", rows) // the time is over; it is taken in, and set aside again
+	if cl.Disposition != DispositionRejected || len(w.c.world.Demand.Cluster("wide").Needs) != 0 {
+		t.Errorf("after the time: %v", cl.Disposition)
+	}
+}
+
+// Where values that rows name make the classes, the cluster that names most of them gives way, and not the one whose requirements differ most.
+func TestWhoNamesMostValuesIsSetAside(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	for name, of := range map[string][2]int64{"asks": {5000, 400}, "names": {3, 20_000}, "few": {200, 200}} {
+		cl := w.c.clusters.ensure(name)
+		cl.Requirements, cl.Values = of[0], of[1]
+	}
+	w.tampered = true
+	for _, x := range []struct {
+		values bool
+		want   string
+		most   int64
+	}{{false, "asks", 2500}, {true, "names", 10_000}} {
+		if e, ok := w.c.widest(DemandTooWide{Values: x.values}, 5203, 40_000).(DemandTooWide); !ok || e.Cluster != x.want || e.Most != x.most {
+			t.Errorf("%+v", e)
+		}
+	}
+}
