@@ -44,6 +44,12 @@ func (c *checker) accept(s *said) {
 	s.version++
 }
 
+// forgetDemand notes that nothing of a cluster is known any more, as after a start (SHARD-10.12).
+func (c *checker) forgetDemand(name string) {
+	s := c.of(name)
+	*s = said{version: s.version + 1}
+}
+
 // suspicious is SHARD-11.3 in other words than the core's.
 func (c *checker) suspicious(p *process, name string, s *said) bool {
 	if !s.known {

@@ -121,13 +121,14 @@ const (
 
 	// At times again.
 	OperatorUpgrade // an operator of another version takes over, at once
+	DemandAside     // a plan could not hold what a cluster asks for
 
 	faults // number of kinds
 )
 
 // timed tells the kinds that happen at times.
 func (f Fault) timed() bool {
-	return f >= Outage && f <= Decommissioned || f >= MachineMove && f <= QuotaShift || f == OperatorUpgrade
+	return f >= Outage && f <= Decommissioned || f >= MachineMove && f <= QuotaShift || f == OperatorUpgrade || f == DemandAside
 }
 
 var faultNames = [...]string{
@@ -147,7 +148,7 @@ var faultNames = [...]string{
 	"blob-slow", "coordinated", "coordinator-slow", "stale-leader", "instruction-twice", "instruction-unknown", "instruction-old",
 	"machine-move", "quota-shift",
 	"rollup-late", "rollup-twice",
-	"operator-upgrade",
+	"operator-upgrade", "demand-aside",
 }
 
 var _ [0]struct{} = [len(faultNames) - int(faults)]struct{}{}

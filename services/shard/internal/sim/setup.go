@@ -59,7 +59,7 @@ var fromOperators = []Fault{BlobSilence, BlobError, BlobShortTTL, BlobBroken, No
 	FrameSlow, EvictionBlocked, DeafOperator, SlowReader, ClusterCut, DrainCrash, BlobSlow, NodeLost, SessionDrop, OperatorCrash, TwoOperators, RollupWiped, RollupStorm, RollupLate, RollupTwice, OperatorUpgrade, DemandMove}
 
 var fromProcess = []Fault{LostReply, HintsLost, DataDirLost, ProcessCrash, ProcessFreeze, ProcessTwice, CleanStop, WallJump, AdminPause, AdminDryRun,
-	AdminRetry, AdminForget, AdminReconcile, AdminAccept, AdminClear, AdminRetire, SessionDrop, DemandMove}
+	AdminRetry, AdminForget, AdminReconcile, AdminAccept, AdminClear, AdminRetire, SessionDrop, DemandAside, DemandMove}
 
 var fromCoordinator = []Fault{Coordinated, CoordinatorAway, CoordinatorSlow, NewLeader, DomainMove, Decommissioned, StaleLeader, InstructionTwice, InstructionUnknown,
 	InstructionOld, MachineMove, QuotaShift, TransitionSlow, ProcessCrash, CleanStop, LostReply, DemandMove}
@@ -162,7 +162,7 @@ var base = [faults]float64{
 	SlowReader: 6, ClusterCut: 3, ProviderCut: 2, DrainCrash: 6,
 	CoordinatorAway: 3, NewLeader: 3, DomainMove: 12, Decommissioned: 1,
 	BlobSlow: .05, Coordinated: 1, CoordinatorSlow: .1, StaleLeader: .1, InstructionTwice: .2, InstructionUnknown: .05, InstructionOld: .1,
-	MachineMove: 20, QuotaShift: 4, RollupLate: .1, RollupTwice: .1, OperatorUpgrade: 1,
+	MachineMove: 20, QuotaShift: 4, RollupLate: .1, RollupTwice: .1, OperatorUpgrade: 1, DemandAside: 2,
 }
 
 // draw makes the setup of a seed. Everything is drawn whatever the options cut away, so that a cut changes nothing else.

@@ -103,7 +103,7 @@ func TestRegressionsOfFleets(t *testing.T) {
 		{"mixed", 300168, "a shard that was removed from the fleet acted again when the coordinator did not answer (SHARD-21.7)"},
 		{"mixed", 100713, "the same, and what it replaced was released"},
 	} {
-		o := Options{Seed: x.seed, Profile: x.profile, Without: FaultSet{}.With(RollupLate).With(RollupTwice).With(OperatorUpgrade)}
+		o := Options{Seed: x.seed, Profile: x.profile, Without: FaultSet{}.With(RollupLate).With(RollupTwice).With(OperatorUpgrade).With(DemandAside)}
 		if r := mustRun(t, o); r.Failure != nil {
 			t.Errorf("%s: %v\nreproduce: %s", x.was, r.Failure, Command(o))
 		}

@@ -28,6 +28,19 @@ func (w *world) strike(f Fault) {
 		w.strikeCoordinator(f, r)
 	case f == DemandMove:
 		w.moveDemand(r, w.clusters[r.intn(len(w.clusters))])
+	case f == DemandAside:
+		w.setDemandAside(r)
+	}
+}
+
+// setDemandAside is what a shell does whose next plan could not hold what a cluster asks for (SHARD-10.12). The roll-up that follows is taken.
+func (w *world) setDemandAside(r *random) {
+	s := w.struckShard(r)
+	if p := s.proc; p != nil && !p.frozen {
+		name := pick(r, s.clusters).name
+		w.struck(DemandAside, "", name, "of %s", name)
+		s.check.forgetDemand(name)
+		p.step(core.DemandTooWide{Cluster: name, Reason: "simulated"})
 	}
 }
 
