@@ -64,6 +64,8 @@ func rollupEvent(o publish.Outcome, large bool) (reason, message string) {
 	switch {
 	case o.Result == "held":
 		return "RollupHeld", fmt.Sprintf("is held by the shard after %d of %d confirmations; the last accepted demand stays in force: %s", o.HeldCount, o.HeldNeeded, why)
+	case o.Result == "rejected" && o.Reason == "too_wide": // WIRE-3.9
+		return "RollupRejected", "is set aside by the shard: " + why
 	case o.Result == "rejected":
 		return "RollupRejected", "is refused by the shard; the last accepted demand stays in force: " + why
 	case o.Result == "too_large":

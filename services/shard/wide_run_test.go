@@ -59,7 +59,7 @@ func TestDemandThatNoPlanCanHold(t *testing.T) {
 			}
 			for _, c := range l.Msg.GetClusters() {
 				if c.GetClusterId() == "wide" {
-					return c.GetLastDisposition() == pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED && c.GetLastRollupReason() == "too_large" && !c.GetGateOpen() && c.GetNeeds() == 0
+					return c.GetLastDisposition() == pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED && c.GetLastRollupReason() == "too_wide" && !c.GetGateOpen() && c.GetNeeds() == 0
 				}
 			}
 			return false

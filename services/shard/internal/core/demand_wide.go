@@ -15,6 +15,8 @@ const (
 	manyClasses = 2 * inventory.ClassesMany
 	// narrow is how many different requirements, or values, never give way.
 	narrow = 256
+	// tooWide is the reason of WIRE-3.9.
+	tooWide = "too_wide"
 	// asideFor is for how long a cluster whose demand was set aside must not state as much again.
 	asideFor = 10 * Minute
 )
@@ -98,12 +100,12 @@ func (c *rollups) setAside(e DemandTooWide) {
 	cl.SetAside, cl.AsideUntil = e, c.now+asideFor
 	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.Requirements, cl.Values = false, "", 0, nil, 0, 0
 	cl.GateOpen, cl.Gate, cl.GateWaits, cl.Heard = false, confirmation{}, false, false
-	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, "too_large"
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, tooWide
 	c.world.Demand.Replace(cl.Name, nil, nil, c.now)
 	cl.holds, cl.facts = true, true
 	cl.changed()
-	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.Name, Label2: "too_large", Value: 1})
-	c.record(Record{Type: RecordRollupRejected, Cluster: cl.Name, Outcome: "too_large", Detail: "The demand of this cluster is set aside, and its machines stay: " + e.Reason + "."})
+	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.Name, Label2: tooWide, Value: 1})
+	c.record(Record{Type: RecordRollupRejected, Cluster: cl.Name, Outcome: tooWide, Detail: "The demand of this cluster is set aside, and its machines stay: " + e.Reason + "."})
 	c.commands.keepAll(cl, "the demand of the cluster is set aside")
 	c.trigger(triggerRollup)
 }
@@ -114,8 +116,14 @@ func (cl *cluster) stillTooWide(e *RollupArrived, now int64) *Rejection {
 	if now >= cl.AsideUntil || x.of(e.Requirements, e.Values) <= x.Most {
 		return nil
 	}
-	return &Rejection{Reason: "too_large", NeedIndex: -1, FieldPath: "needs", Message: fmt.Sprintf("%s; state at most %d for the next %d s, or move clusters to another shard. "+
-		"Until then the machines of this cluster stay, and none is bought for it", x.Reason, x.Most, (cl.AsideUntil-now+Second-1)/Second)}
+	r := &Rejection{Reason: tooWide, NeedIndex: -1, FieldPath: "needs", Message: fmt.Sprintf("%s; state at most %d for the next %d s, or move clusters to another shard",
+		x.Reason, x.Most, (cl.AsideUntil-now+Second-1)/Second)}
+	if cl.Known { // it has stated less since, and that stays in force
+		r.Reason = "too_large"
+	} else {
+		r.Message += ". Until then the machines of this cluster stay, and none is bought for it"
+	}
+	return r
 }
 
 // keepAll takes back the reclaims of a cluster that have not begun to drain.

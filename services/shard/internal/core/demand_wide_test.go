@@ -65,14 +65,14 @@ func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
 	const rows = answersMax/2500 + 1000
 	w.differing("wide", rows)
 	cl := w.c.clusters.get("wide")
-	if cl.Disposition != DispositionRejected || cl.DispReason != "too_large" {
+	if cl.Disposition != DispositionRejected || cl.DispReason != "too_wide" {
 		t.Fatalf("%v %s, %d requirements, %d values, %d classes", cl.Disposition, cl.DispReason, cl.Requirements, cl.Values, w.c.world.Inventory.LiveClasses())
 	}
 	if n := len(w.c.world.Demand.Cluster("wide").Needs); n != 0 {
 		t.Fatalf("%d rows are still in the demand", n)
 	}
 	got := w.differing("wide", rows)
-	if got.Disposition != DispositionRejected || got.Reason != "too_large" || !strings.Contains(got.Message, "state at most 8") {
+	if got.Disposition != DispositionRejected || got.Reason != "too_wide" || !strings.Contains(got.Message, "state at most 8") {
 		t.Errorf("the next roll-up: %v %s %s", got.Disposition, got.Reason, got.Message)
 	}
 	if got := w.differing("usual", 1); got.Disposition != DispositionAccepted {
@@ -88,10 +88,14 @@ func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
 	if got := w.differing("wide", 1); got.Disposition != DispositionAccepted || !cl.GateOpen {
 		t.Errorf("with less: %v", got)
 	}
+	if got := w.differing("wide", rows); got.Disposition != DispositionRejected || got.Reason != "too_large" || strings.Contains(got.Message, "none is bought") || len(w.c.world.Demand.Cluster("wide").Needs) != 1 {
+		t.Errorf("much again, while less is in force: %+v", got)
+	}
 	w.run(5 * Minute)
-	if n := len(slices.DeleteFunc(slices.Clone(w.records), func(r Record) bool { return r.Type != RecordRollupRejected || r.Outcome != "too_large" })); n != 2 {
+	if n := len(slices.DeleteFunc(slices.Clone(w.records), func(r Record) bool { return r.Type != RecordRollupRejected || r.Outcome != "too_wide" })); n != 2 {
 		t.Errorf("%d refusals are recorded", n)
 	}
+	w.run(6 * Minute)
 	w.differing("wide", rows) // the time is over; it is taken in, and set aside again
 	if cl.Disposition != DispositionRejected || len(w.c.world.Demand.Cluster("wide").Needs) != 0 {
 		t.Errorf("after the time: %v", cl.Disposition)

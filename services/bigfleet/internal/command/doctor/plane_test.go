@@ -66,6 +66,9 @@ func TestThePlane(t *testing.T) {
 		{name: "a rejected roll-up", message: "its roll-up is rejected", fix: "compatible versions", spoil: func(w *world) {
 			w.clusters[0].LastDisposition = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED
 		}},
+		{name: "demand that is set aside", message: "its demand is set aside, and its machines stay", fix: "history cluster/red", spoil: func(w *world) {
+			w.clusters[0].LastDisposition, w.clusters[0].LastRollupReason = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED, "too_wide"
+		}},
 		{name: "a large roll-up", message: "has 30000 rows", fix: "fewer rows", warns: true, spoil: func(w *world) { w.clusters[0].Needs = 30_000 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

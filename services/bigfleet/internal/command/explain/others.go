@@ -72,6 +72,8 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 		line("Cluster %s was retired by an operator request: its machines are released.", c.GetClusterId())
 	case !c.GetConnected():
 		line("Cluster %s has no session with %s: nothing is bought for it, and its machines are taken only for a higher priority.", c.GetClusterId(), shard)
+	case c.GetLastRollupReason() == "too_wide": // WIRE-3.9
+		line("The demand of cluster %s is set aside by %s, because it is too wide to plan with: its machines stay, and none is bought for it. `bigfleet history cluster/%s` has the figures.", c.GetClusterId(), shard, c.GetClusterId())
 	case c.GetUnsatisfiedNeeds() > 0:
 		are := "are"
 		if c.GetUnsatisfiedNeeds() == 1 {

@@ -47,3 +47,14 @@ func TestCutListsSaySo(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-10.12: a cluster of which no demand is in force is not called met.
+func TestDemandThatIsSetAsideIsNotMet(t *testing.T) {
+	var out bytes.Buffer
+	a := app.New(env.System())
+	a.Out = &out
+	sayCluster(a, "shard-0", &pb.ClusterView{ClusterId: "red", Connected: true, LastDisposition: pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED, LastRollupReason: "too_wide"}, &pb.GetStatusResponse{})
+	if said := out.String(); !strings.HasPrefix(said, "The demand of cluster red is set aside by shard-0") || strings.Contains(said, "is met") {
+		t.Errorf("the command says %q", said)
+	}
+}
