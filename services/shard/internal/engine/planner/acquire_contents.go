@@ -130,7 +130,7 @@ func appendCells(key []byte, cells []inventory.Cell) []byte {
 	return key
 }
 
-// best is gangKind.best by contents.
+// best is topologies.best by contents.
 func (c *contents) best(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {
 	var best domainPlace
 	at = -1
@@ -150,20 +150,22 @@ func (c *contents) best(cl *clusterState, w *needState, t *topState, skip []int3
 		if n += addCells(cl, w, x.cells[inventory.SpeculativePool], total); n == 0 || best.first >= satisfiableBit && !match.Covers(total, agg) {
 			continue
 		}
-		if p := placeOf(idle, total, agg, n, x.ranks[first]); at < 0 || p.better(&best) {
+		if p := placeOf(idle, total, total, agg, n, x.ranks[first]); at < 0 || p.better(&best) {
 			at, best = t.byRank[x.ranks[first]], p
 		}
 	}
 	return at, best.first >= satisfiableBit
 }
 
-// addCells adds up what machines contribute to a gang, and counts those that do.
+// addCells adds up what machines that fit a gang have for it, and counts those that contribute.
 func addCells(cl *clusterState, w *needState, cells []inventory.Cell, into []int64) (n int32) {
 	for _, cell := range cells {
-		if !cl.fits(w, cell.Class) || !match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
+		if !cl.fits(w, cell.Class) {
 			continue
 		}
-		n += cell.N
+		if match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
+			n += cell.N
+		}
 		for j, s := range cl.amount(w, cell.Class) {
 			into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(cell.N)))
 		}

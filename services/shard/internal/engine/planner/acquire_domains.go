@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -11,7 +12,8 @@ import (
 )
 
 // domainSums is what each domain has free for gangs that can use the same supplies, added up in their frame. So a gang
-// costs domains and not machines (ENG-21.9).
+// costs domains and not machines. The domains are the leaves of a tree, whose nodes know bounds of what those below them have: a gang of whatever size
+// looks at few of them (ENG-21.9).
 type domainSums struct {
 	c     *domainCounts
 	f     *match.Projection
@@ -19,10 +21,13 @@ type domainSums struct {
 	sup   []int64  // and what a machine of each has, in the frame
 	epoch uint64   // of the log of c
 	read  int      // how far
-	idle  []int64  // by domain
-	total []int64  // by domain: Idle and Speculative
-	count []int32  // by domain: machines
 	fresh []int    // by domain: changes that are noted before this position are added up
+	order []int32  // by leaf: its domain
+	leaf  []int32  // by domain: its node
+	box   []int64  // by node: what is Idle at the most, what is there at the most and at the least
+	count []int32  // by node: the most machines; 0: there is nothing
+	rank  []int32  // by node: the smallest value
+	looks int      // how many nodes gangs looked at
 }
 
 // sumsMax bounds how many sets of supplies are remembered per set of classes, kindsMax how many kinds of gangs per key.
@@ -69,34 +74,54 @@ func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *
 }
 
 // sync brings the sums of the domains up to date that changed.
-func (s *domainSums) sync() {
+func (s *domainSums) sync(t *topState) {
 	c := s.c
-	if n, k := len(c.known), len(s.f.Dims); len(s.count) != n {
-		s.count, s.idle, s.total, s.fresh = make([]int32, n), make([]int64, n*k), make([]int64, n*k), make([]int, n)
-		s.epoch = c.epoch - 1 // so that all are looked at
-	}
-	if s.epoch != c.epoch {
+	if s.epoch != c.epoch || len(s.leaf) != len(c.known) {
 		s.epoch, s.read = c.epoch, len(c.log)
-		for d := range s.count {
-			s.add(int32(d))
+		if t.sorted != t.Plan {
+			t.sorted, t.order = t.Plan, t.byRank
+			s.fill(t)
+			t.order = slices.Clone(t.order)
+			of := max(0, slices.IndexFunc(s.sup, func(x int64) bool { return x > 0 })) % max(1, len(s.f.Dims)) // a dimension
+			slices.SortStableFunc(t.order, func(a, b int32) int { return cmp.Compare(s.at(s.leaf[a], 1, 1)[of], s.at(s.leaf[b], 1, 1)[of]) })
 		}
-		clear(s.fresh)
-		return
+		s.fill(t)
 	}
 	for ; s.read < len(c.log); s.read++ {
 		if d := c.log[s.read]; s.fresh[d] <= s.read {
 			s.add(d)
 			s.fresh[d] = len(c.log)
+			for node := s.leaf[d] / 2; node > 0; node /= 2 {
+				s.join(node)
+			}
 		}
+	}
+}
+
+// fill makes the tree.
+func (s *domainSums) fill(t *topState) {
+	n, size := len(t.order), 1
+	for size < n {
+		size *= 2
+	}
+	s.order, s.fresh, s.leaf = t.order, make([]int, n), make([]int32, n)
+	s.box, s.count, s.rank = make([]int64, 2*size*3*len(s.f.Dims)), make([]int32, 2*size), make([]int32, 2*size)
+	for i, d := range s.order {
+		s.leaf[d], s.rank[size+i] = int32(size+i), t.rank[d]
+		s.add(d)
+	}
+	for node := int32(size) - 1; node > 0; node-- {
+		s.join(node)
 	}
 }
 
 // add adds up one domain.
 func (s *domainSums) add(d int32) {
-	idle, total := s.of(d)
+	leaf := s.leaf[d]
+	idle, total := s.at(leaf, 0, 1), s.at(leaf, 1, 1)
 	clear(idle)
 	clear(total)
-	s.count[d] = 0
+	s.count[leaf] = 0
 	k := len(s.f.Dims)
 	row := int(d) * s.c.supplies
 	for i, n := range s.fit {
@@ -104,7 +129,7 @@ func (s *domainSums) add(d int32) {
 		if a == 0 && b == 0 {
 			continue
 		}
-		s.count[d] += a + b
+		s.count[leaf] += a + b
 		for j, x := range s.sup[i*k : (i+1)*k] {
 			if a > 0 {
 				idle[j] = resource.AddSat(idle[j], resource.MulSat(x, int64(a)))
@@ -113,25 +138,38 @@ func (s *domainSums) add(d int32) {
 		}
 	}
 	match.Add(total, idle)
+	copy(s.at(leaf, 2, 1), total)
 }
 
-func (s *domainSums) of(d int32) (idle, total []int64) {
+// at is some vectors of a node.
+func (s *domainSums) at(node int32, from, n int) []int64 {
 	k := len(s.f.Dims)
-	return s.idle[int(d)*k : int(d+1)*k], s.total[int(d)*k : int(d+1)*k]
+	first := (3*int(node) + from) * k
+	return s.box[first : first+n*k]
 }
 
-// gangKind is gangs that match the same classes, with equal frame, aggregate, min unit and most per host: most of a crowd of gangs are alike. The second one
-// of a kind puts the domains into a tournament; one that has chosen changes one domain for the next, so that a choice
-// costs the domains that changed since the last one.
+// join makes a node of those below it that have something.
+func (s *domainSums) join(node int32) {
+	a, b := 2*node, 2*node+1
+	if s.count[a] == 0 {
+		a = b
+	}
+	if s.count[b] == 0 {
+		b = a
+	}
+	s.count[node], s.rank[node] = max(s.count[a], s.count[b]), min(s.rank[a], s.rank[b])
+	one, other, both := s.at(a, 0, 3), s.at(b, 0, 3), s.at(node, 0, 3)
+	for j, x := range one {
+		if both[j] = max(x, other[j]); j >= 2*len(s.f.Dims) {
+			both[j] = min(x, other[j])
+		}
+	}
+}
+
+// gangKind is gangs that match the same classes and have the same unit and limit per host, whatever they ask for.
 type gangKind struct {
-	asked  int // how often contents were looked at
-	s      *domainSums
-	agg    []int64
-	epoch  uint64 // of the log of the counts
-	read   int    // how far
-	places []domainPlace
-	tree   []int32 // heap order, leaves from size on: the best domain below, or -1
-	size   int
+	asked int // how often contents were looked at
+	s     *domainSums
 }
 
 // domainPlace is the keys of 10.6 for a domain where nothing is creditable, in the form that compares fastest: satisfiable,
@@ -156,7 +194,7 @@ func (a *domainPlace) better(b *domainPlace) bool {
 	return a.last > b.last
 }
 
-// best returns the best domain for a gang where nothing is creditable, outside of skip, or -1, and whether it could hold the gang. A kind has a tournament
+// best returns the best domain for a gang where nothing is creditable, outside of skip, or -1, and whether it could hold the gang. A kind has sums
 // when its gangs have looked at as many contents as there are domains.
 func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {
 	if v := ts.w.Inventory.ClassVersion(); t.classes != v {
@@ -164,66 +202,46 @@ func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []i
 		t.forget()
 	}
 	t.rankDomains(ts.plan)
-	t.key = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t.key[:0], ts.cat.SetOf(cl.matcher(w))), uint32(cl.f.Number))
-	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.dimensions()] { // aggregate and min unit
-		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
+	t.key = appendKind(t.key[:0], cl, w, ts.cat.SetOf(cl.matcher(w)))
+	for _, x := range cl.aggregate(w) { // what touches it counts
+		t.key = append(t.key, byte(min(x, 1)))
 	}
-	t.key = binary.LittleEndian.AppendUint32(t.key, uint32(cl.perHost(w)))
 	g := t.kinds[string(t.key)]
 	if g == nil {
 		if len(t.kinds) > kindsMax {
 			clear(t.kinds)
 		}
-		g = &gangKind{agg: slices.Clone(cl.aggregate(w))}
+		g = &gangKind{}
 		t.kinds[string(t.key)] = g
 	}
 	if !t.ByClass && t.contents.sync(ts, t) && (ts.off.atOnce || g.asked*t.contents.cells < len(t.Top.Domains)) {
 		g.asked++
 		return t.contents.best(cl, w, t, skip)
 	}
-	c := ts.countsOf(t, cl.matcher(w))
-	known := g.s != nil && g.s.c == c && g.s.f == cl.f
-	if !known {
-		g.s, g.tree = ts.sumsFor(cl, w, c), nil
+	if c := ts.countsOf(t, cl.matcher(w)); g.s == nil || g.s.c != c || g.s.f != cl.f {
+		g.s = ts.sumsFor(cl, w, c)
 	}
-	g.s.sync()
-	return g.best(t, known, skip)
+	g.s.sync(t)
+	q := domainQuery{s: g.s, agg: cl.aggregate(w), skip: skip, at: -1}
+	q.below(1, q.bound(1))
+	return q.at, q.best.first >= satisfiableBit
 }
 
-// best is that of the kind. known says that it is not the first one of its kind.
-func (g *gangKind) best(t *topState, known bool, skip []int32) (at int32, satisfiable bool) {
-	var best domainPlace
-	at = -1
-	if known {
-		g.sync(t)
-		if at = g.below(1, skip); at >= 0 {
-			best = g.places[at]
-		}
-		return at, best.first >= satisfiableBit
+// appendKind spells what gangs of a kind have in common.
+func appendKind(key []byte, cl *clusterState, w *needState, matcher uint32) []byte {
+	for _, x := range [...]uint32{matcher, uint32(cl.f.Number), uint32(w.key), uint32(cl.perHost(w)), uint32(w.bits & wMany)} {
+		key = binary.LittleEndian.AppendUint32(key, x)
 	}
-	for d, n := range g.s.count {
-		if n == 0 || slices.Contains(skip, int32(d)) {
-			continue
-		}
-		if _, total := g.s.of(int32(d)); best.first >= satisfiableBit && !match.Covers(total, g.agg) {
-			continue
-		}
-		if x := g.place(t, int32(d)); at < 0 || x.better(&best) {
-			at, best = int32(d), x
-		}
+	for _, x := range cl.unit(w) {
+		key = binary.LittleEndian.AppendUint64(key, uint64(x))
 	}
-	return at, best.first >= satisfiableBit
+	return key
 }
 
-func (g *gangKind) place(t *topState, d int32) domainPlace {
-	idle, total := g.s.of(d)
-	return placeOf(idle, total, g.agg, g.s.count[d], t.rank[d])
-}
-
-// placeOf computes the keys of a domain.
-func placeOf(idle, total, agg []int64, n, rank int32) (x domainPlace) {
+// placeOf computes the keys of a domain, or a bound of those of some: what is there at the most, at the least, and the smallest value.
+func placeOf(idle, total, least, agg []int64, n, rank int32) (x domainPlace) {
 	if match.Covers(total, agg) {
-		x.first, x.over = satisfiableBit|uint64(CappedScore(idle, agg)), uncappedScore(total, agg)
+		x.first, x.over = satisfiableBit|uint64(CappedScore(idle, agg)), uncappedScore(least, agg)
 	} else {
 		x.first = uint64(CappedScore(total, agg))
 	}
@@ -231,70 +249,36 @@ func placeOf(idle, total, agg []int64, n, rank int32) (x domainPlace) {
 	return x
 }
 
-// sync looks at the domains that changed.
-func (g *gangKind) sync(t *topState) {
-	c := g.s.c
-	if n := len(g.s.count); g.tree == nil || len(g.places) != n {
-		for g.size = 1; g.size < n; g.size *= 2 {
-		}
-		g.places, g.tree = make([]domainPlace, n), make([]int32, 2*g.size)
-		g.epoch = c.epoch - 1 // so that all are looked at
-	}
-	if g.epoch != c.epoch {
-		g.epoch, g.read = c.epoch, len(c.log)
-		for i := range g.tree {
-			g.tree[i] = -1
-		}
-		for d := range g.places {
-			g.look(t, int32(d))
-		}
-		for i := g.size - 1; i > 0; i-- {
-			g.tree[i] = g.winner(g.tree[2*i], g.tree[2*i+1])
-		}
-		return
-	}
-	for last := int32(-1); g.read < len(c.log); g.read++ {
-		d := c.log[g.read]
-		if d == last || !g.look(t, d) {
-			continue
-		}
-		last = d
-		for i := (g.size + int(d)) / 2; i > 0; i /= 2 {
-			g.tree[i] = g.winner(g.tree[2*i], g.tree[2*i+1])
-		}
-	}
+// domainQuery looks for the best domain for a gang.
+type domainQuery struct {
+	s    *domainSums
+	agg  []int64
+	skip []int32 // domains that do not count
+	at   int32   // the best one so far, or -1
+	best domainPlace
 }
 
-// look brings the leaf of a domain up to date and reports whether anything about it is another now.
-func (g *gangKind) look(t *topState, d int32) bool {
-	leaf := g.size + int(d)
-	if g.s.count[d] == 0 {
-		had := g.tree[leaf] >= 0
-		g.tree[leaf] = -1
-		return had
-	}
-	x := g.place(t, d)
-	if g.tree[leaf] >= 0 && g.places[d] == x {
-		return false
-	}
-	g.places[d], g.tree[leaf] = x, d
-	return true
+// bound is what no domain below a node is better than. A leaf is as good as that.
+func (q *domainQuery) bound(node int32) domainPlace {
+	s := q.s
+	s.looks++
+	return placeOf(s.at(node, 0, 1), s.at(node, 1, 1), s.at(node, 2, 1), q.agg, s.count[node], s.rank[node])
 }
 
-func (g *gangKind) winner(a, b int32) int32 {
-	if a < 0 || b >= 0 && g.places[b].better(&g.places[a]) {
-		return b
+// below looks at the domains below a node.
+func (q *domainQuery) below(node int32, bound domainPlace) {
+	size := int32(len(q.s.count) / 2)
+	switch {
+	case q.s.count[node] == 0 || q.at >= 0 && !bound.better(&q.best):
+	case node < size:
+		a, b := 2*node, 2*node+1
+		first, second := q.bound(a), q.bound(b)
+		if second.better(&first) {
+			a, b, first, second = b, a, second, first
+		}
+		q.below(a, first)
+		q.below(b, second)
+	case !slices.Contains(q.skip, q.s.order[node-size]):
+		q.at, q.best = q.s.order[node-size], bound
 	}
-	return a
-}
-
-// below is the best domain under a node of the tree, outside of skip.
-func (g *gangKind) below(node int, skip []int32) int32 {
-	switch d := g.tree[node]; {
-	case d < 0 || !slices.Contains(skip, d):
-		return d
-	case node >= g.size:
-		return -1
-	}
-	return g.winner(g.below(2*node, skip), g.below(2*node+1, skip))
 }

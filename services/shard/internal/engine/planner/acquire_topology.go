@@ -18,6 +18,8 @@ type topState struct {
 	counts   []*domainCounts
 	rank     []int32 // by domain: the place of its value among all, by text
 	byRank   []int32
+	sorted   uint64               // the last plan that put
+	order    []int32              // in order: domains by what they have, the least first
 	kinds    map[string]*gangKind // gangs that looked at the domains
 	key      []byte
 	contents contents
@@ -99,7 +101,7 @@ func (t *topState) rankDomains(p *plan) {
 	for place, d := range order {
 		t.rank[d] = int32(place)
 	}
-	t.byRank = order
+	t.byRank, t.sorted = order, 0
 	clear(t.kinds)
 }
 

@@ -59,6 +59,24 @@ func (pl *Planner) Counted() (sets, kinds int) {
 	return sets, kinds
 }
 
+// Looks is how many domains, or bounds of some, gangs of all kinds looked at when they chose one, and how many domains when the reason was sought why they
+// are short.
+func (pl *Planner) Looks() (choice, reason int) {
+	for _, t := range pl.p.tops.list {
+		for _, g := range t.kinds {
+			if g.s != nil {
+				choice += g.s.looks
+			}
+		}
+	}
+	for _, x := range append(pl.p.workers.others, &pl.p.workers.own) {
+		for _, g := range x.homes.kinds {
+			reason += g.next
+		}
+	}
+	return choice, reason
+}
+
 // Contents is how many different free contents of domains a Planner has found.
 func (pl *Planner) Contents() (n int) {
 	for _, t := range pl.p.tops.list {

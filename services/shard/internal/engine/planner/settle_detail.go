@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -164,140 +165,149 @@ func (cl *clusterState) known(w *needState, none engine.Detail, unfit bool) {
 	w.none, w.unfit = none, unfit
 }
 
-// gangQuestion is what gangs of a kind have in common.
-type gangQuestion struct {
-	matcher   uint32
-	frame     *match.Projection
-	key       symbol.ID
-	unit, all [questionDims]int64
-	perHost   int32
-}
-
-// homes is the last answer about the domains of a key: gangs of a kind lie side by side.
+// homes is what is known in a plan of what the domains of keys could hold.
 type homes struct {
 	plan    uint64
-	of      gangQuestion
-	exists  bool
 	cluster *clusterState // the last one,
-	foreign bool          // and whether machines of other shards are bound to it
-	keys    map[*topState]*alike
+	foreign []int32       // and the machines of other shards that are bound to it
+	alike   map[*topState][]int32
+	kinds   map[string]*largest
+	kept    int // numbers in sums of kinds
+	key     []byte
 }
 
-// alike is domains of a key, one of all that own the same.
-type alike struct {
-	asked int // how many gangs looked at domains
-	list  []int32
+// largest is what domains could hold of gangs with one matcher, unit and limit per host, whatever these ask for (ENG-21.9).
+type largest struct {
+	alike []int32 // the domains to look at; nil: all
+	next  int     // the first one that no gang has looked at
+	sums  []int64 // of those before it, but for some that others cover
 }
 
-// askedMost is how many gangs look at all domains.
-const askedMost = 8
+const (
+	alikeAfter   = 8       // kinds of gangs look at all domains, others at one of all that own the same
+	comparedMost = 8       // sums are compared with a further one
+	keptMax      = 1 << 20 // numbers bound what is known of domains; then it is forgotten
+)
 
-// domains lists the domains of a key to look at, or nil for all.
-func (re *reasons) domains(h *homes, t *topState) []int32 {
-	x := h.keys[t]
-	if x == nil {
-		x = &alike{}
-		if h.keys == nil {
-			h.keys = map[*topState]*alike{}
-		}
-		h.keys[t] = x
-	}
-	if x.asked++; x.asked <= askedMost && !re.off.atOnce {
+// alike lists the domains of a key to look at, or nil for all.
+func (re *reasons) alike(h *homes, t *topState) []int32 {
+	if len(h.kinds) < alikeAfter && !re.off.atOnce {
 		return nil
 	}
-	if len(x.list) == 0 {
+	if h.alike[t] == nil {
 		seen, key := map[string]bool{}, []byte(nil)
 		for d := range t.Top.Domains {
 			if key = appendCells(key[:0], t.Top.Domains[d].Owned); !seen[string(key)] {
 				seen[string(key)] = true
-				x.list = append(x.list, int32(d))
+				h.alike[t] = append(h.alike[t], int32(d))
 			}
 		}
 	}
-	return x.list
+	return h.alike[t]
 }
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
 func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool {
-	at := slices.IndexFunc(re.tops.list, func(t *topState) bool { return t.Top.Key == w.key })
-	if at < 0 {
+	t := re.tops.find(w.key)
+	if t == nil {
 		return false
 	}
 	h := &x.homes
 	if h.plan != re.plans {
-		*h = homes{plan: re.plans}
+		*h = homes{plan: re.plans, alike: map[*topState][]int32{}, kinds: map[string]*largest{}, key: h.key, foreign: h.foreign[:0]}
 	}
 	if h.cluster != cl {
-		h.cluster = cl
-		h.foreign = slices.ContainsFunc(cl.machines[:cl.members], func(l machineState) bool { return l.state.Bound() && l.bits&lForeign != 0 })
+		had := len(h.foreign)
+		h.cluster, h.foreign = cl, h.foreign[:0]
+		for at := range cl.machines[:cl.members] {
+			if l := &cl.machines[at]; l.state.Bound() && l.bits&lForeign != 0 {
+				h.foreign = append(h.foreign, int32(at))
+			}
+		}
+		if had+len(h.foreign) > 0 {
+			clear(h.kinds)
+		}
 	}
-	if h.foreign || cl.dimensions() > questionDims {
-		return re.findDomain(cl, w, re.tops.list[at], x)
+	h.key = appendKind(h.key[:0], cl, w, w.matcher)
+	g := h.kinds[string(h.key)]
+	if g == nil {
+		if h.kept > keptMax {
+			h.kept = 0
+			clear(h.kinds)
+		}
+		g = &largest{alike: re.alike(h, t)}
+		h.kinds[string(h.key)] = g
+		h.kept += 32
+		g.addForeign(cl, w, t, h.foreign, cl.values(re.w.Inventory, w.key))
 	}
-	q := gangQuestion{w.matcher, cl.f, w.key, inQuestion(cl.unit(w)), inQuestion(cl.aggregate(w)), cl.perHost(w)}
-	if h.of != q {
-		h.of, h.exists = q, re.findDomain(cl, w, re.tops.list[at], x)
-	}
-	return h.exists
+	h.kept -= len(g.sums)
+	found := g.holds(cl, w, t)
+	h.kept += len(g.sums)
+	return found
 }
 
-// findDomain goes through the domains.
-func (re *reasons) findDomain(cl *clusterState, w *needState, t *topState, x *scratch) bool {
-	agg, foreign := cl.aggregate(w), x.homes.foreign
-	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
-	sum := x.rest
-	n, list := len(t.Top.Domains), []int32(nil)
-	if !foreign {
-		if list = re.domains(&x.homes, t); list != nil {
-			n = len(list)
-		}
-	}
-	for d := range n {
-		if list != nil {
-			d = int(list[d])
-		}
-		dom := &t.Top.Domains[d]
-		clear(sum)
-		addCells(cl, w, dom.Owned, sum)
-		if foreign {
-			re.addForeign(cl, w, int64(dom.Value), sum)
-		}
-		if match.Covers(sum, agg) {
+// holds reports whether some domain holds w. It looks at further ones if none does so far.
+func (g *largest) holds(cl *clusterState, w *needState, t *topState) bool {
+	agg := cl.aggregate(w)
+	for list := g.sums; len(list) > 0; list = list[len(agg):] {
+		if match.Covers(list, agg) {
 			return true
 		}
 	}
-	return foreign && re.foreignAlone(cl, w, t)
+	for found := false; !found; g.next++ {
+		d := g.next
+		switch {
+		case g.alike == nil && d == len(t.Top.Domains) || g.alike != nil && d == len(g.alike):
+			return false
+		case g.alike != nil:
+			d = int(g.alike[d])
+		}
+		sum := g.begin(len(agg))
+		addCells(cl, w, t.Top.Domains[d].Owned, sum)
+		found = match.Covers(sum, agg)
+		g.keep(sum)
+	}
+	return true
 }
 
-// addForeign adds machines of other shards that are bound to the cluster under one value of w's key.
-func (re *reasons) addForeign(cl *clusterState, w *needState, value int64, sum []int64) {
-	values := cl.values(re.w.Inventory, w.key)
-	for at := range cl.machines[:cl.members] {
-		l := &cl.machines[at]
-		if l.state.Bound() && values[at] == value && re.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
-			match.Add(sum, cl.amount(w, l.class))
+// begin adds an empty sum.
+func (g *largest) begin(dims int) []int64 {
+	for range dims {
+		g.sums = append(g.sums, 0)
+	}
+	return g.sums[len(g.sums)-dims:]
+}
+
+// keep leaves the last sum out if one of the first ones covers it, or puts it in the place of one that it covers.
+func (g *largest) keep(sum []int64) {
+	at, k := len(g.sums)-len(sum), len(sum)
+	for i := 0; i < min(at, comparedMost*k); i += k {
+		x := g.sums[i : i+k]
+		if match.Covers(sum, x) {
+			copy(x, sum)
+		}
+		if match.Covers(x, sum) {
+			g.sums = g.sums[:at]
+			return
 		}
 	}
 }
 
-// foreignAlone is domainExists for values that only machines of other shards have.
-func (re *reasons) foreignAlone(cl *clusterState, w *needState, t *topState) bool {
-	values := cl.values(re.w.Inventory, w.key)
-	sum := make([]int64, cl.dimensions())
-	for at := range cl.machines[:cl.members] {
-		if values[at] < 0 {
-			continue
+// addForeign adds up the domains in which machines of other shards are bound to the cluster, with these.
+func (g *largest) addForeign(cl *clusterState, w *needState, t *topState, foreign []int32, values []int64) {
+	slices.SortFunc(foreign, func(a, b int32) int { return cmp.Compare(values[a], values[b]) })
+	for len(foreign) > 0 {
+		value, sum := values[foreign[0]], g.begin(cl.dimensions())
+		for ; len(foreign) > 0 && values[foreign[0]] == value; foreign = foreign[1:] {
+			if l := &cl.machines[foreign[0]]; value >= 0 && cl.usable(w, l) {
+				match.Add(sum, cl.amount(w, l.class))
+			}
 		}
-		if _, known := t.Top.Domain(symbol.ID(values[at])); known {
-			continue
+		if d, known := t.Top.Domain(symbol.ID(value)); known {
+			addCells(cl, w, t.Top.Domains[d].Owned, sum)
 		}
-		clear(sum)
-		re.addForeign(cl, w, values[at], sum)
-		if match.Covers(sum, cl.aggregate(w)) {
-			return true
-		}
+		g.keep(sum)
 	}
-	return false
 }
 
 // leftFree reports whether something is free that w could use and is not withheld from its cluster.

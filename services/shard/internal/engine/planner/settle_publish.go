@@ -106,6 +106,7 @@ func (pub *publisher) judgeAll() {
 		pub.giveReasons(cl, x, func(w *needState) bool { return aside && w.bits&wSpread == 0 })
 	})
 	for _, cl := range pub.ready {
+		cl.checked = pub.plans
 		if !aside || cl.spreads {
 			pub.giveReasons(cl, pub.x, func(w *needState) bool { return !aside || w.bits&wSpread != 0 })
 		}
