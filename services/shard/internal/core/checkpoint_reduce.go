@@ -34,7 +34,7 @@ func (r *reducer) keepRejected(x RejectedID) {
 func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
-		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {
+		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Queued == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {
 			e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		}
 		return e

@@ -30,9 +30,11 @@ func (c *Core) Capture() { c.captures = true }
 func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
 
 // wantedCheckpoint is a checkpoint that waits until nothing is done in parts: it would have to do the rest at once, and plan with it (SHARD-8.9).
+// Meanwhile large roll-ups wait for it, as otherwise one cluster's could follow each other without an end.
 type wantedCheckpoint struct {
 	asked bool
 	full  bool
+	plans bool  // no large roll-up is left to take in: the next plan is its own
 	until int64 // for so long
 }
 
@@ -51,33 +53,38 @@ func (c *Core) askCheckpoint(e CheckpointAsked) {
 // checkpointIfSettled takes the checkpoint that waits, if it need not wait longer. The event of this step did nothing else, so a core made of the snapshot
 // continues as this one does.
 func (c *Core) checkpointIfSettled() {
-	w := c.wanted
-	switch {
-	case !w.asked:
-	case c.now >= w.until || c.isSettled():
-		c.wanted = wantedCheckpoint{}
-		c.checkpoint(w.full)
-	default:
-		c.timers.add(c.now+Millisecond, timerCheckpoint, "")
+	w := &c.wanted
+	if !w.asked {
+		return
 	}
+	if w.plans = len(c.rollups.staging) == 0 && !c.world.Demand.Sweep(0); c.now >= w.until || w.plans && c.isSettled() {
+		c.checkpoint()
+		return
+	}
+	if w.plans {
+		c.cycle.wanted = true // the credit before its plan
+	}
+	c.timers.add(c.now+Millisecond, timerCheckpoint, "")
 }
 
-// isSettled reports whether nothing is done in parts.
+// isSettled reports whether nothing else is done in parts, and nothing is left of what goes in parts before a plan.
 func (c *Core) isSettled() bool {
-	return len(c.rollups.staging) == 0 && !c.world.Demand.Sweep(0) && len(c.cycle.large) == 0 && c.ledger.isListed() && !c.pub.cycled &&
-		!slices.ContainsFunc(c.clusters.ordered, func(cl *cluster) bool { return cl.statusLeft > 0 && cl.connected() }) &&
-		!slices.ContainsFunc(c.providers, func(p *provider) bool { return p.sweeping })
+	return c.ledger.isListed() && !c.pub.cycled &&
+		!slices.ContainsFunc(c.providers, func(p *provider) bool { return p.sweeping }) &&
+		(c.frozen() || !c.readable() || c.plans.isCredited())
 }
 
 // checkpoint hands out the state if it is wanted, and plans again as a core made of it does. What the planner and the
 // publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
-func (c *Core) checkpoint(full bool) {
+func (c *Core) checkpoint() {
+	full := c.wanted.full
 	c.outages.finishSweeps()
 	c.rollups.finishStaging()
-	c.pub.finishStatuses()
+	c.wanted = wantedCheckpoint{}
+	c.rollups.resume()
 	c.ledger.listShort()
 	c.pub.notBefore, c.pub.ahead = 0, nil
-	c.cycle.next, c.cycle.large = false, nil
+	c.cycle.next, c.cycle.large, c.cycle.wanted = false, nil, c.cycle.pending != [triggers]bool{}
 	c.tick = false  // nothing is left to do in parts, and a core made of the snapshot does not know
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
@@ -88,19 +95,20 @@ func (c *Core) checkpoint(full bool) {
 	c.replan()
 }
 
-// replan plans in this step, from holds and facts that are computed again.
+// replan plans in this step, from holds and facts that are computed again. What follows the plan in parts begins again: which rows are listed and shown
+// already is not in a snapshot.
 func (c *Core) replan() {
 	for _, cl := range c.clusters.ordered {
-		cl.shown, cl.stated = nil, nil
+		cl.shown, cl.stated, cl.statusFrom = nil, nil, 0
 		cl.holds, cl.facts = true, true
 	}
-	c.pub.dirty = true
+	c.pub.dirty, c.pub.statusAt = true, 0
+	c.ledger.listAgain()
 	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.readable() {
 		return
 	}
-	c.ledger.allAtOnce = true
+	c.plans.addLarge()
 	c.plans.runCycle()
-	c.ledger.allAtOnce = false
 }
 
 // Restore makes a core of a snapshot. It is in the state that the core had after it gave the snapshot out; the effects
@@ -333,7 +341,7 @@ func (c *needLedger) restore(s *savedLedger) {
 	c.parking.Restore(s.Parking)
 	c.sharing.Restore(s.Sharing)
 	c.join.Restore(s.Join)
-	c.oldest, c.restored = s.Oldest, true
+	c.oldest, c.again = s.Oldest, true
 	for _, u := range s.Unmet {
 		rows := c.unmet[u.Cluster]
 		if rows == nil {

@@ -40,7 +40,6 @@ type Core struct {
 	steps    int64
 	armed    int64 // last WakeAt; 0: none
 	captures bool  // at the next checkpoint
-	wanted   wantedCheckpoint
 }
 
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.

@@ -61,10 +61,9 @@ type needLedger struct {
 	order      []*shortfall // as reported
 	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
 	summed     []*shortSum  // that shortfalls and reasons are the sums of
-	restored   bool         // shortfalls are those of a snapshot, and no plan has summed them
+	again      bool         // all short rows of the last plan are listed and summed, whatever stands as it stood
 	listing    *listing     // of the last plan, if its short rows are not all listed yet
 	summing    *summing     // of the last plan, if they are not all summed yet
-	allAtOnce  bool         // a checkpoint does not say what is not listed yet
 	oldest     string       // the three oldest, as last logged
 	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }

@@ -23,6 +23,7 @@ type step struct {
 	clusters  clusterSet
 	cycle     lastPlan
 	timers    timers
+	wanted    wantedCheckpoint
 	mutations int64 // mutation counter (SHARD-13.5)
 	records   int64 // numbers decision records
 	eff       []Effect

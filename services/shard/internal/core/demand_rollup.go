@@ -20,11 +20,7 @@ func (c *rollups) rollupArrived(e RollupArrived) {
 		return
 	}
 	cl.Arrival = e.Arrival
-	if cl.staged != nil { // the newest waits for the one that is being taken in
-		cl.queuedRollup = &e
-		return
-	}
-	c.processRollup(cl, e)
+	c.beginRollup(cl, e)
 }
 
 // processRollup finds the disposition of a roll-up.
@@ -105,7 +101,7 @@ func (c *rollups) judgeRollup(cl *cluster, e RollupArrived) {
 			return
 		}
 	}
-	if c.world.Demand.IsLarge(cl.Name, max(len(e.Rows), int(e.Bytes/rowBytes))) {
+	if c.isLarge(cl, &e) {
 		c.stage(cl, e, totals)
 		return
 	}

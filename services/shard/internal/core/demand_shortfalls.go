@@ -51,6 +51,14 @@ func (c *needLedger) listShort() {
 	}
 }
 
+// listAgain makes the next plan list and sum all rows that are short.
+func (c *needLedger) listAgain() {
+	c.again = true
+	for name, rows := range c.unmet { // order does not matter
+		c.unmet[name] = &shortRows{list: rows.list}
+	}
+}
+
 // isListed reports whether nothing of this is left to do.
 func (c *needLedger) isListed() bool { return c.listing == nil && c.summing == nil }
 
@@ -231,8 +239,8 @@ func (c *needLedger) sumShortfalls(x *summing) (done bool) {
 	switch {
 	case !x.known:
 		x.known = true
-		done = !c.sumGroups(x.r) && !c.restored
-		c.restored = false
+		done = !c.sumGroups(x.r) && !c.again
+		c.again = false
 	case x.order == nil:
 		c.joinGroups(x)
 		c.addShortfalls(x)

@@ -18,6 +18,31 @@ func (s *stagedRollup) part() int {
 	return int(max(1, demand.PartRows*int64(len(s.event.Rows))/max(int64(len(s.event.Rows)), s.event.Bytes/rowBytes, 1)))
 }
 
+func (c *rollups) isLarge(cl *cluster, e *RollupArrived) bool {
+	return c.world.Demand.IsLarge(cl.Name, max(len(e.Rows), int(e.Bytes/rowBytes)))
+}
+
+// beginRollup processes a roll-up, or keeps it: the newest waits for the one that is being taken in, and a large one that changes something for a checkpoint
+// that waits for what is done in parts.
+func (c *rollups) beginRollup(cl *cluster, e RollupArrived) {
+	changes := e.Reject == nil && !(cl.Known && e.Hash == cl.Hash)
+	if cl.Queued = nil; cl.staged != nil || c.wanted.asked && changes && c.isLarge(cl, &e) {
+		cl.Queued = &e
+		return
+	}
+	c.processRollup(cl, e)
+}
+
+// resume lets those begin that waited for a checkpoint, one in each Tick.
+func (c *rollups) resume() {
+	if slices.ContainsFunc(c.clusters.ordered, (*cluster).waitsToBegin) {
+		c.timers.add(c.now+1, timerStage, "")
+	}
+}
+
+// waitsToBegin reports whether a roll-up of the cluster waits, and not for another of its own.
+func (cl *cluster) waitsToBegin() bool { return cl.Queued != nil && cl.staged == nil }
+
 // stage begins to take in a roll-up.
 func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 	labels, topology := c.world.Demand.NewKeys(e.LabelKeys, e.TopologyKeys)
@@ -34,11 +59,17 @@ func (c *rollups) unstage(cl *cluster) {
 		c.staging = slices.DeleteFunc(c.staging, func(x *cluster) bool { return x == cl })
 		c.timers.add(c.now+1, timerStage, "")
 	}
-	cl.staged, cl.queuedRollup = nil, nil
+	cl.staged, cl.Queued = nil, nil
 }
 
-// stagePart does one part of what is left to do: it gives back what demand used that is gone, then it takes in rows.
+// stagePart does one part of what is left to do: it gives back what demand used that is gone, then it takes in rows. Of the roll-ups that waited for a
+// checkpoint it lets the next one begin before.
 func (c *rollups) stagePart() {
+	if i := slices.IndexFunc(c.clusters.ordered, (*cluster).waitsToBegin); i >= 0 && !c.wanted.asked {
+		cl := c.clusters.ordered[i]
+		c.beginRollup(cl, *cl.Queued)
+		c.resume()
+	}
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
 		c.staging = c.staging[1:]
@@ -56,22 +87,22 @@ func (c *rollups) stagePart() {
 // staged makes a roll-up that is taken in the demand of its cluster, and looks at the one that came meanwhile. The plan follows with
 // the next event.
 func (c *rollups) staged(cl *cluster) {
-	s, queued := cl.staged, cl.queuedRollup
-	cl.staged, cl.queuedRollup = nil, nil
+	s, queued := cl.staged, cl.Queued
+	cl.staged, cl.Queued = nil, nil
 	c.acceptRollup(cl, s.event, s.totals, s.rows)
 	cl.changed()
 	if queued != nil {
-		c.processRollup(cl, *queued)
+		c.beginRollup(cl, *queued)
 	}
 	c.pub.notifyUnread(cl)
 	c.cycle.next = true
 	c.cycle.creditsAhead(cl.Name, len(c.world.Demand.Cluster(cl.Name).Needs))
 }
 
-// TakesIn reports whether a roll-up with this content is being taken in: no plan has it yet.
+// TakesIn reports whether a roll-up with this content is being taken in or waits for that: no plan has it yet.
 func (c *reader) TakesIn(hash string) bool {
-	return slices.ContainsFunc(c.rollups.staging, func(cl *cluster) bool {
-		return cl.staged.event.Hash == hash || cl.queuedRollup != nil && cl.queuedRollup.Hash == hash
+	return slices.ContainsFunc(c.clusters.ordered, func(cl *cluster) bool {
+		return cl.staged != nil && cl.staged.event.Hash == hash || cl.Queued != nil && cl.Queued.Hash == hash
 	})
 }
 

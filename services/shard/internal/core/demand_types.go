@@ -14,28 +14,26 @@ import (
 type cluster struct {
 	keptCluster
 
-	has          featureSet
-	staged       *stagedRollup       // being taken in
-	queuedRollup *RollupArrived      // the newest that came meanwhile
-	counts       [9]int              // of machines bound to it, by state
-	blobs        map[string]*backoff // by fingerprint
-	blobText     map[string]string   // last error of the operator, by fingerprint
-	failed       map[string]string   // why a provider could not configure the last machine, by fingerprint
-	nodes        map[string]*node    // by machine id
-	hints        map[string]*hintSent
-	stated       *NeedBlock // block whose verdicts were last sent
-	hintBasis    hintBasis  // of the last hints; a cache, not state
-	statusWaits  bool       // some verdict of it had to wait, or was not looked at yet
-	statusNext   int        // row to look at next
-	statusLeft   int        // rows of stated that were not looked at
-	statusFrom   int64      // when the first verdict that had to wait may be sent; 0: none
-	statusAsOf   uint64     // of which classes of machines statuses name what no machine has; 0: none does
-	statuses     map[string]*statusSent
-	out          map[string]OutOfService // machines whose nodes take no Pods, by id
-	heldBack     map[demand.RowKey]int64 // since when rows are held back
-	shown        *clusterView            // last published; nil: changed since
-	holds        bool                    // holds have to be computed again
-	facts        bool                    // facts have to be handed to the engine again
+	has         featureSet
+	staged      *stagedRollup       // being taken in
+	counts      [9]int              // of machines bound to it, by state
+	blobs       map[string]*backoff // by fingerprint
+	blobText    map[string]string   // last error of the operator, by fingerprint
+	failed      map[string]string   // why a provider could not configure the last machine, by fingerprint
+	nodes       map[string]*node    // by machine id
+	hints       map[string]*hintSent
+	stated      *NeedBlock // block whose verdicts were last sent
+	hintBasis   hintBasis  // of the last hints; a cache, not state
+	statusWaits bool       // some verdict of it had to wait, or was not looked at yet
+	statusLeft  int        // rows of stated that were not looked at
+	statusFrom  int64      // when the first verdict that had to wait may be sent; 0: none
+	statusAsOf  uint64     // of which classes of machines statuses name what no machine has; 0: none does
+	statuses    map[string]*statusSent
+	out         map[string]OutOfService // machines whose nodes take no Pods, by id
+	heldBack    map[demand.RowKey]int64 // since when rows are held back
+	shown       *clusterView            // last published; nil: changed since
+	holds       bool                    // holds have to be computed again
+	facts       bool                    // facts have to be handed to the engine again
 }
 
 // keptCluster is what a checkpoint keeps of a cluster as it is. Maps and what can be computed again are in cluster.
@@ -62,6 +60,7 @@ type keptCluster struct {
 	DispReason  string              `n:"16"`
 	Held        confirmation        `n:"17"` // by the roll-up guard
 	HeldRollup  *RollupArrived      `n:"18"`
+	Queued      *RollupArrived      `n:"46"` // the newest that came while another was taken in, or a checkpoint waited
 
 	GateOpen  bool         `n:"19"`
 	Gate      confirmation `n:"20"` // of a first roll-up that asks for almost nothing (SHARD-12.3)
@@ -82,6 +81,8 @@ type keptCluster struct {
 	Unplaced       []UnplacedRow `n:"31"`
 
 	HintedAt int64 `n:"38"` // when hints were last computed; 0: never in this session
+
+	StatusNext int `n:"47"` // row of which the verdict is looked at next
 
 	// How wide its demand is (SHARD-10.12).
 	Requirements int64         `n:"50"` // that differ in what machines they match, of the last accepted roll-up

@@ -40,6 +40,9 @@ func (c *planning) maybeCycle() {
 		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
+	if c.wanted.plans { // with the checkpoint, which waits for the rest of what follows the last plan
+		return
+	}
 	c.runCycle()
 }
 
@@ -68,11 +71,7 @@ func (c *planning) creditAhead() bool {
 	if !c.ledger.isListed() { // the last plan may hold other gangs from now on
 		return true
 	}
-	c.sessions.bringHoldsUpToDate()
-	for i := range s.large {
-		s.large[i].beginAgain(c.world)
-	}
-	at := slices.IndexFunc(s.large, func(x largeDemand) bool { return x.part < x.parts })
+	at := c.toCredit()
 	if at < 0 {
 		return false
 	}
@@ -88,16 +87,37 @@ func (c *planning) creditAhead() bool {
 	return true
 }
 
+// toCredit is the first large roll-up of which a part is left to credit, or -1.
+func (c *planning) toCredit() int {
+	s := &c.cycle
+	c.sessions.bringHoldsUpToDate()
+	for i := range s.large {
+		s.large[i].beginAgain(c.world)
+	}
+	return slices.IndexFunc(s.large, func(x largeDemand) bool { return x.part < x.parts })
+}
+
 // creditAgain does the same about the clusters with so many rows whose demand stays: machines of theirs come, go and change for minutes after a large
 // roll-up. It takes as many steps if nothing of a cluster changed, so that a core made of a checkpoint takes them, too.
 func (c *planning) creditAgain() bool {
+	c.addLarge()
+	return c.creditAhead()
+}
+
+// isCredited reports whether nothing of this is left to do before a plan.
+func (c *planning) isCredited() bool {
+	c.addLarge()
+	return c.toCredit() < 0
+}
+
+// addLarge adds the clusters with so many rows to those that are credited before the plan.
+func (c *planning) addLarge() {
 	s := &c.cycle
 	for _, d := range c.world.Demand.Clusters() {
 		if rows := len(d.Needs); rows > listRowsPart && !slices.ContainsFunc(s.large, func(x largeDemand) bool { return x.cluster == d.Name }) {
 			s.large = append(s.large, largeDemand{cluster: d.Name, part: planner.LookParts, parts: planner.AheadParts(rows)})
 		}
 	}
-	return c.creditAhead()
 }
 
 // creditsMost is how often a credit before a plan may begin.

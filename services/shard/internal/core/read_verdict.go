@@ -287,11 +287,11 @@ func (c *publisher) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64)
 		cl.stated, cl.statusWaits, cl.statusLeft, cl.statusAsOf = b, false, len(b.Rows), 0
 	}
 	for ; cl.statusLeft > 0 && most > 0; most-- {
-		if cl.statusNext >= len(b.Rows) {
-			cl.statusNext = 0
+		if cl.StatusNext >= len(b.Rows) {
+			cl.StatusNext = 0
 		}
-		place, r := cl.statusNext, &b.Rows[cl.statusNext]
-		cl.statusNext, cl.statusLeft = cl.statusNext+1, cl.statusLeft-1
+		place, r := cl.StatusNext, &b.Rows[cl.StatusNext]
+		cl.StatusNext, cl.statusLeft = cl.StatusNext+1, cl.statusLeft-1
 		if r.RowID == "" {
 			continue
 		}
@@ -310,16 +310,6 @@ func (c *publisher) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64)
 	next, cl.statusFrom = cl.statusFrom, 0
 	cl.statusWaits = next > 0
 	return next
-}
-
-// finishStatuses looks at what is left at once, so that a checkpoint need not say how far it got.
-func (c *publisher) finishStatuses() {
-	for _, cl := range c.clusters.ordered {
-		if cl.statusLeft > 0 && cl.connected() && cl.stated != nil {
-			c.stateNeeds(cl, cl.stated, cl.statusLeft)
-		}
-		cl.statusNext, cl.statusLeft, cl.statusFrom = 0, 0, 0
-	}
 }
 
 // notifyUnread notifies a cluster's operator why nothing is decided while a provider does not answer its first Lists: no cycle runs
