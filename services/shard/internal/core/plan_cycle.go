@@ -114,10 +114,16 @@ func (c *planning) isCredited() bool {
 func (c *planning) addLarge() {
 	s := &c.cycle
 	for _, d := range c.world.Demand.Clusters() {
-		if rows := len(d.Needs); rows > listRowsPart && !slices.ContainsFunc(s.large, func(x largeDemand) bool { return x.cluster == d.Name }) {
+		if rows := len(d.Needs); (rows > listRowsPart || rows > demand.PartRows && c.differs(d.Name)) && !slices.ContainsFunc(s.large, func(x largeDemand) bool { return x.cluster == d.Name }) {
 			s.large = append(s.large, largeDemand{cluster: d.Name, part: planner.LookParts, parts: planner.AheadParts(rows)})
 		}
 	}
+}
+
+// differs reports whether a large demand has many different requirements: what each may choose from is put in order again when classes change.
+func (c *planning) differs(cluster string) bool {
+	cl := c.clusters.get(cluster)
+	return cl != nil && cl.Requirements > demand.PartRows
 }
 
 // creditsMost is how often a credit before a plan may begin.

@@ -9,6 +9,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Indexes is all candidate indexes, kept from plan to plan, and what they are made from.
@@ -22,6 +24,7 @@ type Indexes struct {
 	slots   []Slot
 	byRank  []Slot   // room for ranked, and
 	places  []uint64 // bit by place: there is a slot
+	Fills   int      // how often an index was filled
 }
 
 // NewIndexes returns an empty set with a catalog of its own.
@@ -74,6 +77,7 @@ func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *In
 
 // fill puts classes on the supply groups of a candidate index.
 func (c *Indexes) fill(k *Index, slots []Slot) {
+	c.Fills++
 	k.groups, k.slots, k.tiers = k.groups[:0], slices.Grow(k.slots[:0], len(slots)), slices.Grow(k.tiers[:0], len(slots))
 	cost := func(class uint32) int64 { return k.m.Cost(class, c.Inventory.Class(class), k.bucket) }
 	if k.m.Indifferent() {
@@ -118,22 +122,19 @@ func (c *Indexes) rankOf(b demand.Bucket) []uint32 {
 	if c.ranks[b] != nil {
 		return c.ranks[b]
 	}
-	type entry struct {
-		supply, class uint32
-		cost          int64
-	}
-	list := make([]entry, 0, c.Inventory.Classes())
+	list := make([]uint32, 0, c.Inventory.Classes())
 	for id := range c.Inventory.Classes() {
-		if cl := c.Inventory.Class(uint32(id)); cl.Serial != 0 {
-			list = append(list, entry{c.SupplyNumber[id], uint32(id), match.EffectiveCost(cl, b)})
+		if c.Inventory.Class(uint32(id)).Serial != 0 {
+			list = append(list, uint32(id))
 		}
 	}
-	slices.SortFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.supply, b.supply), cmp.Compare(a.cost, b.cost), cmp.Compare(a.class, b.class))
+	cost := func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), b) }
+	slices.SortFunc(list, func(x, y uint32) int {
+		return cmp.Or(cmp.Compare(c.SupplyNumber[x], c.SupplyNumber[y]), cmp.Compare(cost(x), cost(y)), cmp.Compare(x, y))
 	})
 	c.ranks[b] = make([]uint32, c.Inventory.Classes())
-	for i, e := range list {
-		c.ranks[b][e.class] = uint32(i)
+	for i, class := range list {
+		c.ranks[b][class] = uint32(i)
 	}
 	return c.ranks[b]
 }
@@ -150,3 +151,46 @@ func (c *Indexes) Sweep(used []bool, most int) {
 
 // Size is how many candidate indexes are kept.
 func (c *Indexes) Size() int { return len(c.indexes) }
+
+// zoneKey names the part of a candidate index that lies in one domain of a key that every class has one value of.
+type zoneKey struct {
+	whole *Index
+	key   symbol.ID
+	value symbol.ID
+}
+
+// zoneOf returns that part and brings it up to date.
+func (c *Indexes) zoneOf(whole *Index, key, value symbol.ID) *Index {
+	at := zoneKey{whole, key, value}
+	k := c.zones[at]
+	if k == nil {
+		if len(c.zones) > 4*match.CatalogMax {
+			clear(c.zones)
+		}
+		k = &Index{m: whole.m, f: whole.f, bucket: whole.bucket}
+		c.zones[at] = k
+	}
+	if k.version != whole.version || k.base == nil {
+		k.version = whole.version
+		c.slots = c.slots[:0]
+		for _, id := range whole.m.Classes {
+			if v, has := c.Inventory.ClassValue(c.Inventory.Class(id), key); has && v == value {
+				c.slots = append(c.slots, Slot{Class: id})
+			}
+		}
+		c.fill(k, c.slots)
+	}
+	return k
+}
+
+// ZonesOf returns the parts of a candidate index by domain of a key, up to date.
+func (c *Indexes) ZonesOf(whole *Index, top *inventory.Topology) []*Index {
+	if whole.top != top || whole.cut != whole.version || len(whole.zones) != len(top.Domains) {
+		whole.zones = whole.zones[:0]
+		for d := range top.Domains {
+			whole.zones = append(whole.zones, c.zoneOf(whole, top.Key, top.Domains[d].Value))
+		}
+		whole.top, whole.cut = top, whole.version
+	}
+	return whole.zones
+}

@@ -35,8 +35,7 @@ func (m *Matcher) note(class uint32, dislike uint8) {
 		if dislike == 0 {
 			return
 		}
-		n := int(class) + 1 - len(m.dislikes)
-		m.dislikes = append(m.dislikes, make([]uint8, n)...)
+		m.dislikes = append(m.dislikes, make([]uint8, int(class)+1-len(m.dislikes))...)
 	}
 	m.dislikes[class] = dislike
 }

@@ -77,9 +77,7 @@ func (m *Matcher) follow(c *Catalog, before uint64) {
 	}
 	m.Version = c.Inventory.ClassVersion()
 	m.resolve(c.Inventory)
-	for n := (c.Inventory.Classes() + 63) / 64; len(m.set) < n; {
-		m.set = append(m.set, 0)
-	}
+	m.set = append(m.set, make([]uint64, max(0, (c.Inventory.Classes()+63)/64-len(m.set)))...)
 	differs := false
 	for _, id := range c.changed {
 		had := m.Has(id)

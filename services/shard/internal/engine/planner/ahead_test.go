@@ -175,3 +175,40 @@ func TestMatchersOfNewRowsAreMadeInParts(t *testing.T) {
 		t.Errorf("%d matchers are made before the credit begins, of %d", before, wide)
 	}
 }
+
+// ADR 1006: candidate indexes of rows that are short are filled in parts before the plan, and the plan fills none again.
+func TestIndexesOfShortRowsAreFilledInParts(t *testing.T) {
+	const rows = 2_000
+	s := newScript()
+	s.lines(`
+		need red/web cpu=8 unit=cpu:4
+		machine m1 speculative cpu=16 label.rack=ra
+		machine m2 speculative cpu=16 label.rack=rb`)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	list := make([]demand.Row, rows)
+	for i := range list {
+		list[i] = demand.Row{Group: fmt.Sprint(i), RowID: fmt.Sprint(i), Aggregate: []resource.Quantity{{Name: "cpu", Milli: 4_000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 4_000}}}
+		list[i].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.NotIn, Values: []string{fmt.Sprint(i)}}}
+		list[i].Seal()
+	}
+	s.w.Demand.Replace("red", list, nil, 2)
+	before := pl.Fills()
+	for part := range planner.AheadParts(rows) {
+		pl.CreditAhead(engine.Input{World: s.w}, "red", part)
+		if n := pl.Fills() - before; n > s.w.Demand.Rules()/planner.LookParts+1 {
+			t.Errorf("part %d fills %d indexes", part, n)
+		}
+		before = pl.Fills()
+	}
+	if before < rows {
+		t.Errorf("%d indexes are filled before the plan, of %d", before, rows)
+	}
+	got := pl.Plan(engine.Input{World: s.w})
+	if n := pl.Fills() - before; n != 0 {
+		t.Errorf("the plan fills %d indexes", n)
+	}
+	if err := sameResult(planner.Plan(engine.Input{World: s.w}), got); err != nil {
+		t.Error(err)
+	}
+}

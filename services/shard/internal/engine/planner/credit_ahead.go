@@ -24,12 +24,12 @@ type ahead struct {
 	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
 
-// LookParts is in how many parts matchers are made that are all new, and each asks about all classes. A cluster whose rows a plan has seen begins behind them.
+// LookParts is in how many parts matchers are made, and candidate indexes filled, that are all new: each asks about all classes. A cluster whose rows a plan has seen begins behind them.
 const LookParts = 16
 
 // AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, gangs fold and Needs are made in
-// parts, these are filed and credited, and what no Need uses is swept away in parts.
-func AheadParts(rows int) int { return BeginPart(rows) + 3*partsOf(rows) + 3 }
+// parts, these are filed and credited, what no Need uses is swept away in parts, and what those that are short may choose from is put in order in parts.
+func AheadParts(rows int) int { return BeginPart(rows) + 3*partsOf(rows) + 3 + LookParts }
 
 // BeginPart is the first of them that reads anything of the machines of the cluster.
 func BeginPart(rows int) int { return partsOf(rows) + LookParts }
@@ -49,16 +49,13 @@ func (pl *Planner) CreditAhead(in engine.Input, cluster string, part int) {
 		return
 	}
 	cl, parts, at := p.clusters.byID[d.ID], partsOf(len(d.Needs)), part-BeginPart(len(d.Needs))
-	if at > 2*parts+2 {
-		if p.ahead.cl == nil { // else a cluster was begun whose Needs are not made yet
-			p.sweep(sweepPart)
-		}
-		return
-	}
-	if (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl) { // the plan checks by itself whether other gangs fold
-		return
-	}
 	switch {
+	case at > 2*parts+2 && p.ahead.cl != nil: // a cluster was begun whose Needs are not made yet
+	case at > 3*parts+2:
+		p.fillAhead(cl)
+	case at > 2*parts+2:
+		p.sweep(sweepPart)
+	case (len(cl.gangRows) == 0 || cl.foldVersion == p.folding.version) && p.clusters.valid(cl): // the plan checks by itself whether other gangs fold
 	case at < 0:
 		p.lookAhead(cl)
 	case at == 0:
@@ -81,6 +78,18 @@ func (p *planning) lookAhead(cl *clusterState) {
 	most := len(p.cat.Matchers) + p.w.Demand.Rules()/LookParts + 1
 	for end := min(p.looked+aheadRows, len(cl.d.Needs)); p.looked < end && len(p.cat.Matchers) < most; p.looked++ {
 		p.findMatcher(cl.d.Needs[p.looked].Form)
+	}
+}
+
+// fillAhead fills some candidate indexes of Needs that are short.
+func (p *planning) fillAhead(cl *clusterState) {
+	most := p.cat.Fills + p.w.Demand.Rules()/LookParts + 1
+	for i := 0; i < len(p.pending.list) && p.cat.Fills < most; i++ {
+		if s := &p.pending.list[i]; s.allocation.cl == cl.at && s.worthAllocating() && !cl.stale {
+			if _, w := p.clusters.state(s.allocation); w.bits&wSame == 0 {
+				p.cat.Of(cl.matcher(w), cl.f, w.bucket)
+			}
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ func (pl *Planner) MadeAgain() (names []string) {
 	return names
 }
 
+// Fills is how often a candidate index was filled.
+func (pl *Planner) Fills() int { return pl.p.cat.Fills }
+
 // Remembered is how many matchers, ids of matchers and markets a Planner keeps.
 func (pl *Planner) Remembered() (matchers, ids, markets int) {
 	c := pl.p.cat
