@@ -95,6 +95,10 @@ func (c *rollups) setAside(e DemandTooWide) {
 	if cl == nil {
 		return
 	}
+	newest := cl.Queued
+	if newest == nil && cl.staged != nil {
+		newest = &cl.staged.event
+	}
 	c.unstage(cl)
 	c.clearHeld(cl)
 	cl.SetAside, cl.AsideUntil = e, c.now+asideFor
@@ -108,6 +112,9 @@ func (c *rollups) setAside(e DemandTooWide) {
 	c.record(Record{Type: RecordRollupRejected, Cluster: cl.Name, Outcome: tooWide, Detail: "The demand of this cluster is set aside, and its machines stay: " + e.Reason + "."})
 	c.commands.keepAll(cl, "the demand of the cluster is set aside")
 	c.trigger(triggerRollup)
+	if newest != nil { // it has no answer yet, and may state less
+		c.beginRollup(cl, *newest)
+	}
 }
 
 // stillTooWide refuses a roll-up of a cluster whose demand was set aside a short time ago, if it states nearly as much.

@@ -120,3 +120,23 @@ func TestWhoNamesMostValuesIsSetAside(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-8.6: a roll-up that was on its way when the demand before it is set aside has its answer: less is taken in.
+func TestRollupOnItsWayWhenDemandIsSetAside(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.RollupGuardOff = true }, slotsOf(2)...)
+	w.connect("wide")
+	w.offer("wide", "1", manyNeeds(3*demand.PartRows, "a"))
+	w.offer("wide", "2", manyNeeds(2*demand.PartRows, "b"))
+	w.step(DemandTooWide{Cluster: "wide", Most: 5, Reason: "a test"})
+	w.run(2 * Second)
+	cl := w.c.clusters.get("wide")
+	if cl.Hash != "2" || len(w.c.world.Demand.Cluster("wide").Needs) != 2*demand.PartRows || w.answered("wide") != 1 || !cl.GateOpen {
+		t.Errorf("%q is in force with %d rows, %d answers", cl.Hash, len(w.c.world.Demand.Cluster("wide").Needs), w.answered("wide"))
+	}
+	w.offer("wide", "3", manyNeeds(3*demand.PartRows, "c"))
+	w.step(DemandTooWide{Cluster: "wide", Most: -1, Reason: "a test"}) // narrower than it states
+	w.run(2 * Second)
+	if cl.Known || cl.Disposition != DispositionRejected || w.answered("wide") != 2 {
+		t.Errorf("%v, %d answers", cl.Disposition, w.answered("wide"))
+	}
+}
