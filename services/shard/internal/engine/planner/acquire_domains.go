@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
@@ -30,14 +31,11 @@ type domainSums struct {
 	looks int      // how many nodes gangs looked at
 }
 
-// sumsMax bounds how many sets of supplies are remembered per set of classes, kindsMax how many kinds of gangs per key.
-const (
-	sumsMax  = 256
-	kindsMax = 1024
-)
+// sumsMax bounds the dimensions of all domains in all sums of a key, of about a hundred bytes each; kindsMax is how many kinds of gangs are remembered per key.
+const sumsMax, kindsMax = 1 << 19, 1024
 
 // sumsFor returns the sums for a gang.
-func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *domainSums {
+func (ts *topologies) sumsFor(cl *clusterState, w *needState, t *topState, c *domainCounts) *domainSums {
 	c.key = binary.LittleEndian.AppendUint32(c.key[:0], uint32(cl.f.Number))
 	agg, unit := cl.aggregate(w), cl.unit(w)
 	if w.bits&wMany != 0 { // what a machine contributes depends on the unit, so the unit is in the key
@@ -57,8 +55,8 @@ func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *
 	}
 	s := c.sums[string(c.key)]
 	if s == nil {
-		if len(c.sums) > sumsMax {
-			clear(c.sums)
+		if t.sums += len(c.known) * len(cl.f.Dims); t.sums > sumsMax {
+			t.forgetSums()
 		}
 		s = &domainSums{c: c, f: cl.f}
 		for list := c.key[base:]; len(list) > 0; {
@@ -100,11 +98,8 @@ func (s *domainSums) sync(t *topState) {
 
 // fill makes the tree.
 func (s *domainSums) fill(t *topState) {
-	n, size := len(t.order), 1
-	for size < n {
-		size *= 2
-	}
-	s.order, s.fresh, s.leaf = t.order, make([]int, n), make([]int32, n)
+	size := 1 << bits.Len(uint(max(len(t.order), 1)-1))
+	s.order, s.fresh, s.leaf = t.order, make([]int, len(t.order)), make([]int32, len(t.order))
 	s.box, s.count, s.rank = make([]int64, 2*size*3*len(s.f.Dims)), make([]int32, 2*size), make([]int32, 2*size)
 	for i, d := range s.order {
 		s.leaf[d], s.rank[size+i] = int32(size+i), t.rank[d]
@@ -144,8 +139,7 @@ func (s *domainSums) add(d int32) {
 // at is some vectors of a node.
 func (s *domainSums) at(node int32, from, n int) []int64 {
 	k := len(s.f.Dims)
-	first := (3*int(node) + from) * k
-	return s.box[first : first+n*k]
+	return s.box[(3*int(node)+from)*k:][:n*k]
 }
 
 // join makes a node of those below it that have something.
@@ -219,7 +213,7 @@ func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []i
 		return t.contents.best(cl, w, t, skip)
 	}
 	if c := ts.countsOf(t, cl.matcher(w)); g.s == nil || g.s.c != c || g.s.f != cl.f {
-		g.s = ts.sumsFor(cl, w, c)
+		g.s = ts.sumsFor(cl, w, t, c)
 	}
 	g.s.sync(t)
 	q := domainQuery{s: g.s, agg: cl.aggregate(w), skip: skip, at: -1}

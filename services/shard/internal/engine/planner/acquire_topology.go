@@ -21,6 +21,7 @@ type topState struct {
 	sorted   uint64               // the last plan that put
 	order    []int32              // in order: domains by what they have, the least first
 	kinds    map[string]*gangKind // gangs that looked at the domains
+	sums     int                  // dimensions of all domains in all sums
 	key      []byte
 	contents contents
 }
@@ -48,8 +49,16 @@ func (ts *topologies) forget() {
 }
 
 func (t *topState) forget() {
+	t.forgetSums()
 	t.counts = t.counts[:0]
+}
+
+func (t *topState) forgetSums() {
+	t.sums = 0
 	clear(t.kinds)
+	for _, c := range t.counts {
+		clear(c.sums)
+	}
 }
 
 // begin lists the topologies that demand asks for. Nothing is taken of them yet.

@@ -80,6 +80,23 @@ func (pl *Planner) Looks() (choice, reason int) {
 	return choice, reason
 }
 
+// Sums is how many sums of domains a Planner keeps.
+func (pl *Planner) Sums() int {
+	kept := map[*domainSums]bool{}
+	for _, t := range pl.p.tops.list {
+		for _, g := range t.kinds {
+			kept[g.s] = g.s != nil
+		}
+		for _, c := range t.counts {
+			for _, s := range c.sums {
+				kept[s] = true
+			}
+		}
+	}
+	delete(kept, nil)
+	return len(kept)
+}
+
 // Contents is how many different free contents of domains a Planner has found.
 func (pl *Planner) Contents() (n int) {
 	for _, t := range pl.p.tops.list {

@@ -96,3 +96,15 @@ func TestGangsOfManySizesLookAtFewRacks(t *testing.T) {
 		})
 	}
 }
+
+// ENG-21.9: what is known of domains is bounded, however many units gangs have: of many domains it is large.
+func TestGangsOfManyUnitsKeepFewSums(t *testing.T) {
+	s := newScript()
+	racksThatDiffer(s, 1_000, "speculative")
+	gangsOfSizes(s.w, 400, 1, 400, 3_000, true)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	if n := pl.Sums(); n == 0 || n > 1<<19/2_000+1 {
+		t.Errorf("%d sums of 1,000 domains in two dimensions are kept", n)
+	}
+}

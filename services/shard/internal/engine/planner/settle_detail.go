@@ -272,9 +272,7 @@ func (g *largest) holds(cl *clusterState, w *needState, t *topState) bool {
 
 // begin adds an empty sum.
 func (g *largest) begin(dims int) []int64 {
-	for range dims {
-		g.sums = append(g.sums, 0)
-	}
+	g.sums = append(g.sums, make([]int64, dims)...)
 	return g.sums[len(g.sums)-dims:]
 }
 
