@@ -9,7 +9,7 @@ import (
 // served in between. It leaves what the plan itself would compute; if anything that it read changes meanwhile, the plan credits the cluster again.
 
 // aheadRows is how many rows a part looks up, folds or makes Needs of, and sweepPart how many matchers one looks at that sweeps.
-const aheadRows, sweepPart = 8_192, 2 * 8_192
+const aheadRows, sweepPart = 8_192, 4 * 8_192
 
 // ahead is a credit that was begun before a plan.
 type ahead struct {

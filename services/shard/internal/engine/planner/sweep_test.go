@@ -76,7 +76,7 @@ func TestLargeDemandThatIsReplacedMakesNoColdPlan(t *testing.T) {
 	}
 }
 
-// ENG-21.11, SHARD-8.9: what a large demand leaves behind is swept away in parts before the plan: none takes more than 16,384 matchers, and none is left to the plan.
+// ENG-21.11, SHARD-8.9: what a large demand leaves behind is swept away in parts before the plan: none takes more than 32,768 matchers, and none is left to the plan.
 func TestASweepIsDoneInParts(t *testing.T) {
 	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 100, Needs: 20, Clusters: 2}, 1))
 	pl := planner.NewPlanner()
@@ -88,7 +88,7 @@ func TestASweepIsDoneInParts(t *testing.T) {
 		for part := range planner.AheadParts(len(rows)) {
 			before, _, _ := pl.Remembered()
 			pl.CreditAhead(engine.Input{World: bw.w}, name, part)
-			if after, _, _ := pl.Remembered(); before-after > 16_384 {
+			if after, _, _ := pl.Remembered(); before-after > 32_768 {
 				t.Errorf("replacement %d: part %d sweeps %d matchers away", n, part, before-after)
 			} else {
 				swept += max(0, before-after)
