@@ -40,8 +40,8 @@ func TestDemandThatNoPlanCanHold(t *testing.T) {
 	wide := Connect(t, s.Addr, "wide", AllFeatures...)
 	wide.Rollup(Need("4", 0))
 	held := func(cluster string) (n int) {
-		for i := range grid {
-			if m := p.Machine(grid[i].Id); m.Cluster == cluster && m.State == pb.MachineState_MACHINE_STATE_CONFIGURED {
+		for _, c := range p.Calls("Configure") {
+			if m := p.Machine(c.Machine); m.Cluster == cluster && m.State == pb.MachineState_MACHINE_STATE_CONFIGURED {
 				n++
 			}
 		}
