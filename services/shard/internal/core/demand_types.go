@@ -85,10 +85,9 @@ type keptCluster struct {
 	StatusNext int `n:"47"` // row of which the verdict is looked at next
 
 	// How wide its demand is (SHARD-10.12).
-	Requirements int64         `n:"50"` // that differ in what machines they match, of the last accepted roll-up
-	Values       int64         `n:"51"` // that they name
-	SetAside     DemandTooWide `n:"52"` // why its demand was set aside,
-	AsideUntil   int64         `n:"53"` // and until when it must not state as much again
+	Width      Width         `n:"50"` // of the last accepted roll-up
+	SetAside   DemandTooWide `n:"52"` // why its demand was set aside,
+	AsideUntil int64         `n:"53"` // and until when it must not state as much again
 }
 
 func (c *cluster) connected() bool { return c.Session != 0 }

@@ -13,7 +13,9 @@ const (
 	allAnswersMax = 200_000_000
 	// manyClasses is of how many classes on values that rows name make most of them.
 	manyClasses = 2 * inventory.ClassesMany
-	// narrow is how many different requirements, or values, never give way.
+	// gangLooksMax is how many kinds of gangs of one cluster, times domains that differ, a plan looks at: 140 ns for each.
+	gangLooksMax = 20_000_000
+	// narrow is how many different requirements, values or kinds of gangs never give way.
 	narrow = 256
 	// tooWide is the reason of WIRE-3.9.
 	tooWide = "too_wide"
@@ -21,31 +23,38 @@ const (
 	asideFor = 10 * Minute
 )
 
+// Width is what rows ask that costs more than a row each.
+type Width struct {
+	Requirements int64 `n:"1"` // rows that differ in what machines they match
+	Values       int64 `n:"2"` // of label keys that they name, each once
+	Gangs        int64 `n:"3"` // rows that keep to one domain and differ in what machines can hold a unit of theirs
+}
+
+// Measure is one part of a Width.
+type Measure uint8
+
+const (
+	byRequirements Measure = iota
+	byValues
+	byGangs
+)
+
+func (m Measure) String() string {
+	return [...]string{"different requirements", "values of labels", "kinds of gangs"}[m]
+}
+
+func (w *Width) of(m Measure) int64 { return [...]int64{w.Requirements, w.Values, w.Gangs}[m] }
+
 // DemandTooWide sets the demand of a cluster aside: the next plan could not hold what it asks for. The shell decides it, by what TooWide says: how many classes
 // there are depends on what was asked before, and the core decides by its history alone.
 type DemandTooWide struct {
-	Cluster string `n:"1"`
-	Most    int64  `n:"2"` // different requirements that it may state in the time that follows,
-	Values  bool   `n:"3"` // or values that these name
-	Reason  string `n:"4"`
+	Cluster string  `n:"1"`
+	Most    int64   `n:"2"` // that it may state in the time that follows,
+	By      Measure `n:"3"` // of this
+	Reason  string  `n:"4"`
 }
 
 func (DemandTooWide) event() EventKind { return KindDemandTooWide }
-
-// of is what of a demand counts.
-func (e *DemandTooWide) of(requirements, values int64) int64 {
-	if e.Values {
-		return values
-	}
-	return requirements
-}
-
-func (e *DemandTooWide) what() string {
-	if e.Values {
-		return "values of labels"
-	}
-	return "different requirements"
-}
 
 // TooWide says which cluster's demand has to be set aside before a plan of now; nil: none. It is called between steps, and changes nothing but how machines are classed, as a
 // plan would.
@@ -54,30 +63,51 @@ func (c *Core) TooWide(now At) Event {
 		return nil
 	}
 	c.world.Inventory.ClassFor(c.world.Demand)
+	if e := c.tooManyAnswers(); e != nil {
+		return e
+	}
+	return c.tooManyGangs()
+}
+
+func (c *Core) tooManyAnswers() Event {
 	classes, all := int64(c.world.Inventory.LiveClasses()), int64(c.world.Demand.Rules())
 	if all*classes <= answersMax {
 		return nil
 	}
 	over := all*classes > allAnswersMax
 	for _, cl := range c.clusters.ordered {
-		over = over || cl.Requirements*classes > answersMax
+		over = over || cl.Width.Requirements*classes > answersMax
 	}
 	if !over {
 		return nil
 	}
+	why := fmt.Sprintf("%d different requirements in this shard, times %d classes of machines, are", all, classes)
 	if classes > manyClasses {
-		if e := c.widest(DemandTooWide{Values: true}, all, classes); e != nil {
+		if e := c.widest(byValues, why); e != nil {
 			return e
 		}
 	}
-	return c.widest(DemandTooWide{}, all, classes)
+	return c.widest(byRequirements, why)
 }
 
-// widest is the cluster that asks most, unless it is narrow.
-func (c *Core) widest(e DemandTooWide, all, classes int64) Event {
-	most := int64(narrow)
+func (c *Core) tooManyGangs() Event {
 	for _, cl := range c.clusters.ordered {
-		if n := e.of(cl.Requirements, cl.Values); n > most {
+		kinds := cl.Width.Gangs
+		if kinds <= narrow {
+			continue
+		}
+		if differ := int64(c.world.Inventory.DomainsThatDiffer(int(gangLooksMax / kinds))); kinds*differ > gangLooksMax {
+			return c.widest(byGangs, fmt.Sprintf("%d kinds of gangs, times %d domains that differ in their machines, are", kinds, differ))
+		}
+	}
+	return nil
+}
+
+// widest is the cluster that states most, unless that is narrow.
+func (c *Core) widest(by Measure, why string) Event {
+	e, most := DemandTooWide{By: by}, int64(narrow)
+	for _, cl := range c.clusters.ordered {
+		if n := cl.Width.of(by); n > most {
 			e.Cluster, most = cl.Name, n
 		}
 	}
@@ -85,7 +115,7 @@ func (c *Core) widest(e DemandTooWide, all, classes int64) Event {
 		return nil
 	}
 	e.Most = max(narrow, most/2)
-	e.Reason = fmt.Sprintf("%d different requirements in this shard, times %d classes of machines, are more than a plan can hold, and this cluster states %d %s", all, classes, most, e.what())
+	e.Reason = fmt.Sprintf("%s more than a plan can hold, and this cluster states %d %s", why, most, by)
 	return e
 }
 
@@ -102,7 +132,7 @@ func (c *rollups) setAside(e DemandTooWide) {
 	c.unstage(cl)
 	c.clearHeld(cl)
 	cl.SetAside, cl.AsideUntil = e, c.now+asideFor
-	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.Requirements, cl.Values = false, "", 0, nil, 0, 0
+	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.Width = false, "", 0, nil, Width{}
 	cl.GateOpen, cl.Gate, cl.GateWaits, cl.Heard = false, confirmation{}, false, false
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, tooWide
 	c.world.Demand.Replace(cl.Name, nil, nil, c.now)
@@ -120,7 +150,7 @@ func (c *rollups) setAside(e DemandTooWide) {
 // stillTooWide refuses a roll-up of a cluster whose demand was set aside a short time ago, if it states nearly as much.
 func (cl *cluster) stillTooWide(e *RollupArrived, now int64) *Rejection {
 	x := &cl.SetAside
-	if now >= cl.AsideUntil || x.of(e.Requirements, e.Values) <= x.Most {
+	if now >= cl.AsideUntil || e.Width.of(x.By) <= x.Most {
 		return nil
 	}
 	r := &Rejection{Reason: tooWide, NeedIndex: -1, FieldPath: "needs", Message: fmt.Sprintf("%s; state at most %d for the next %d s, or move clusters to another shard",

@@ -33,9 +33,9 @@ func (w *world) differing(cluster string, rows int) *Rollup {
 	}
 	w.arrival++
 	from := len(w.sent)
-	e := RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: list, Hash: fmt.Sprint("differing ", rows), RowCount: int64(rows), Requirements: int64(demand.Matches(list))}
+	e := RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: list, Hash: fmt.Sprint("differing ", rows), RowCount: int64(rows), Width: Width{Requirements: int64(demand.Matches(list)), Gangs: int64(demand.GangKinds(list))}}
 	for _, n := range demand.ValuesOf(list, 1<<16) {
-		e.Values += int64(n)
+		e.Width.Values += int64(n)
 	}
 	e.LabelKeys, e.TopologyKeys = demand.KeysOf(list)
 	w.step(e)
@@ -66,7 +66,7 @@ func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
 	w.differing("wide", rows)
 	cl := w.c.clusters.get("wide")
 	if cl.Disposition != DispositionRejected || cl.DispReason != "too_wide" {
-		t.Fatalf("%v %s, %d requirements, %d values, %d classes", cl.Disposition, cl.DispReason, cl.Requirements, cl.Values, w.c.world.Inventory.LiveClasses())
+		t.Fatalf("%v %s, %d requirements, %d values, %d classes", cl.Disposition, cl.DispReason, cl.Width.Requirements, cl.Width.Values, w.c.world.Inventory.LiveClasses())
 	}
 	if n := len(w.c.world.Demand.Cluster("wide").Needs); n != 0 {
 		t.Fatalf("%d rows are still in the demand", n)
@@ -105,19 +105,53 @@ func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
 // Where values that rows name make the classes, the cluster that names most of them gives way, and not the one whose requirements differ most.
 func TestWhoNamesMostValuesIsSetAside(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
-	for name, of := range map[string][2]int64{"asks": {5000, 400}, "names": {3, 20_000}, "few": {200, 200}} {
-		cl := w.c.clusters.ensure(name)
-		cl.Requirements, cl.Values = of[0], of[1]
+	for name, of := range map[string]Width{"asks": {5000, 400, 0}, "names": {3, 20_000, 0}, "few": {200, 200, 200}} {
+		w.c.clusters.ensure(name).Width = of
 	}
 	w.tampered = true
-	for _, x := range []struct {
-		values bool
-		want   string
-		most   int64
-	}{{false, "asks", 2500}, {true, "names", 10_000}} {
-		if e, ok := w.c.widest(DemandTooWide{Values: x.values}, 5203, 40_000).(DemandTooWide); !ok || e.Cluster != x.want || e.Most != x.most {
+	for by, want := range map[Measure]DemandTooWide{byRequirements: {Cluster: "asks", Most: 2500}, byValues: {Cluster: "names", Most: 10_000}, byGangs: {}} {
+		if e, ok := w.c.widest(by, "all").(DemandTooWide); ok != (want.Cluster != "") || e.Cluster != want.Cluster || e.Most != want.Most {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// SHARD-10.12: gangs of very many units beside racks that all differ give way; beside as many that are alike, they do not.
+func TestGangsOfTooManyKindsAreSetAside(t *testing.T) {
+	const racks, kinds = 2_000, gangLooksMax/2_000 + 1_000
+	for name, alike := range map[string]bool{"differ": false, "alike": true} {
+		t.Run(name, func(t *testing.T) {
+			var machines []inventory.Machine
+			for rack := range racks {
+				for k := range 11 { // types by the bits of its number
+					if alike && k > 0 || !alike && (rack+1)>>k&1 == 0 {
+						continue
+					}
+					m := slot(fmt.Sprintf("m%04d-%02d", rack, k))
+					m.InstanceType, m.Labels = fmt.Sprint("t", k), []inventory.Label{{Key: "rack", Value: fmt.Sprint(rack)}}
+					machines = append(machines, m)
+				}
+			}
+			w := newWorld(t, nil, machines...)
+			w.connect("gangs")
+			list := needs(0, slices.Repeat([]int64{1}, kinds)...)
+			for i := range list {
+				list[i].Group, list[i].Profile.Requirements = fmt.Sprint(i), []demand.Requirement{{Key: "rack", Op: demand.Same}}
+				list[i].MinUnit[0].Milli, list[i].Aggregate[0].Milli = int64(1+i), 1<<40
+				list[i].Seal()
+			}
+			if n := demand.GangKinds(list); n != kinds {
+				t.Fatalf("%d kinds", n)
+			}
+			w.arrival++
+			w.step(RollupArrived{Cluster: "gangs", Session: w.sessions["gangs"], Arrival: w.arrival, Rows: list, Hash: name, RowCount: kinds, Width: Width{Requirements: 1, Gangs: kinds},
+				LabelKeys: []string{"rack"}, TopologyKeys: []string{"rack"}})
+			w.run(2 * Second)
+			cl := w.c.clusters.get("gangs")
+			if aside := cl.Disposition == DispositionRejected && strings.Contains(cl.SetAside.Reason, fmt.Sprintf("%d kinds of gangs, times %d domains that differ", kinds, racks)); aside == alike {
+				t.Errorf("%v: %q", cl.Disposition, cl.SetAside.Reason)
+			}
+		})
 	}
 }
 

@@ -34,8 +34,7 @@ type RollupArrived struct {
 	Rooms        []demand.Room       `n:"14"` // what the cluster has learnt of its Nodes
 	LabelKeys    []string            `n:"15"` // that Rows name, ascending
 	TopologyKeys []string            `n:"16"` // those of them with Same or hard spread
-	Requirements int64               `n:"17"` // how many of Rows differ in what machines they match
-	Values       int64               `n:"18"` // of label keys that Rows name, each once
+	Width        Width               `n:"17"`
 }
 
 // Rejection says why a roll-up was refused (WIRE-3.9).

@@ -123,7 +123,7 @@ func (c *planning) addLarge() {
 // differs reports whether a large demand has many different requirements: what each may choose from is put in order again when classes change.
 func (c *planning) differs(cluster string) bool {
 	cl := c.clusters.get(cluster)
-	return cl != nil && cl.Requirements > demand.PartRows
+	return cl != nil && cl.Width.Requirements > demand.PartRows
 }
 
 // creditsMost is how often a credit before a plan may begin.

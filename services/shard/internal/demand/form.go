@@ -2,6 +2,7 @@ package demand
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"strconv"
@@ -218,6 +219,22 @@ func Matches(rows []Row) int {
 	for i := range rows {
 		b = rows[i].Profile.appendMatch(b[:0])
 		seen[sha256.Sum256(b)] = true
+	}
+	return len(seen)
+}
+
+// GangKinds is how many rows that keep to one domain differ in what machines can hold a unit of theirs, or how many of these.
+func GangKinds(rows []Row) int {
+	seen, b := map[[sha256.Size]byte]bool{}, []byte(nil)
+	for i := range rows {
+		r := &rows[i]
+		if _, gang := r.Profile.SameKey(); gang {
+			b = appendNumber(r.Profile.appendMatch(b[:0]), int(r.Profile.MaxPerHost))
+			for _, q := range r.MinUnit {
+				b = binary.BigEndian.AppendUint64(appendField(b, q.Name), uint64(q.Milli))
+			}
+			seen[sha256.Sum256(b)] = true
+		}
 	}
 	return len(seen)
 }

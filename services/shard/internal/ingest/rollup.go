@@ -269,12 +269,12 @@ func tooManyValues(e *core.RollupArrived) *core.Rejection {
 		if named[key] > keyValuesMax {
 			return reject("too_large", fmt.Sprintf("more than %d values of label key %s in one roll-up", keyValuesMax, clip(key)), -1, "needs")
 		}
-		if e.Values += int64(named[key]); named[key] > inventory.WideMin {
+		if e.Width.Values += int64(named[key]); named[key] > inventory.WideMin {
 			wide += named[key]
 		}
 	}
 	n := demand.Matches(e.Rows)
-	if e.Requirements = int64(n); n*wide > profileValuesMax {
+	if e.Width.Requirements, e.Width.Gangs = int64(n), int64(demand.GangKinds(e.Rows)); n*wide > profileValuesMax {
 		return reject("too_large", fmt.Sprintf("%d different combinations of requirements and tolerations, times %d values of label keys of which the roll-up names more than %d; "+
 			"at most %d are accepted", n, wide, inventory.WideMin, profileValuesMax), -1, "needs")
 	}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -266,4 +267,35 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 func (t *Table) byClass(a, b Index) bool {
 	x, y := t.rows.at(a), t.rows.at(b)
 	return x.Class < y.Class || x.Class == y.Class && x.Order < y.Order
+}
+
+// DomainsThatDiffer is how many domains of one key differ in what is free in them, or in what is owned, at the most. It looks at keys with more domains than least.
+func (t *Table) DomainsThatDiffer(least int) (most int) {
+	for _, top := range t.topology {
+		if len(top.Domains) <= max(least, most) {
+			continue
+		}
+		var key []byte
+		free, owned := map[string]bool{}, map[string]bool{}
+		for i := range top.Domains {
+			d := &top.Domains[i]
+			key = key[:0]
+			for _, cells := range d.Cells {
+				key = append(appendCells(key, cells), 0)
+			}
+			free[string(key)] = true
+			key = appendCells(key[:0], d.Owned)
+			owned[string(key)] = true
+		}
+		most = max(most, len(free), len(owned))
+	}
+	return most
+}
+
+// appendCells spells cells. None of them begins with 0.
+func appendCells(key []byte, cells []Cell) []byte {
+	for _, c := range cells {
+		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(c.Class)+1), uint64(c.N))
+	}
+	return key
 }
