@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"google.golang.org/protobuf/proto"
 )
@@ -100,6 +101,29 @@ func TestValuesTimesProfilesAreBounded(t *testing.T) {
 		if (e.Reject == nil) != x.ok || e.Reject != nil && e.Reject.Reason != "too_large" {
 			t.Errorf("%d rows, %d keys of %d values: %+v", x.rows, x.keys, x.values, e.Reject)
 		}
+	}
+}
+
+// SHARD-10.12: how wide a roll-up is comes with it. Rows that differ in size or priority alone, and gangs that differ in size alone, count once.
+func TestTheWidthOfARollup(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &pb.ClusterCapacityNeeds{ClusterId: "red"}
+	row := func(cpu, unit string, priority int32, op pb.NodeSelectorRequirement_Operator, values ...string) {
+		m.Needs = append(m.Needs, &pb.CapacityNeed{AggregateResources: map[string]string{"cpu": cpu}, MinUnit: map[string]string{"cpu": unit}, Priority: priority, RowId: fmt.Sprint(len(m.Needs)),
+			Group: fmt.Sprint(len(m.Needs)), Requirements: []*pb.NodeSelectorRequirement{{Key: "rack", Operator: op, Values: values}}})
+	}
+	row("4", "1", 0, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
+	row("8", "2", 7, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
+	row("8", "2", 7, pb.NodeSelectorRequirement_OPERATOR_NOT_IN, "b", "c")
+	row("8", "1", 0, pb.NodeSelectorRequirement_OPERATOR_SAME)
+	row("16", "1", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
+	row("16", "2", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
+	e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
+	if want := (core.Width{Requirements: 3, Values: 3, Gangs: 2}); e.Reject != nil || e.Width != want {
+		t.Errorf("%+v, want %+v; %+v", e.Width, want, e.Reject)
 	}
 }
 
