@@ -41,9 +41,7 @@ type Index struct {
 	bucket  demand.Bucket
 	version uint64
 
-	zones []*Index            // its parts by domain of top,
-	top   *inventory.Topology //
-	cut   uint64              // as of this version
+	zones map[*inventory.Topology]*zones // its parts by domain
 
 	groups []supplyGroup
 	slots  []Slot      // of all supply groups, one after the other

@@ -10,7 +10,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Indexes is all candidate indexes, kept from plan to plan, and what they are made from.
@@ -20,7 +19,6 @@ type Indexes struct {
 	dropped uint64                      // of the catalog
 	ranks   [demand.Pinned + 1][]uint32 // by bucket and class: its place by supply and effective cost
 	indexes map[candidateKey]*Index
-	zones   map[zoneKey]*Index
 	slots   []Slot
 	byRank  []Slot   // room for ranked, and
 	places  []uint64 // bit by place: there is a slot
@@ -29,19 +27,18 @@ type Indexes struct {
 
 // NewIndexes returns an empty set with a catalog of its own.
 func NewIndexes() *Indexes {
-	return &Indexes{Catalog: match.New(), indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
+	return &Indexes{Catalog: match.New(), indexes: map[candidateKey]*Index{}}
 }
 
 // Begin brings catalog and candidate indexes up to date with the tables. It reports whether everything was made again: what others remember of
 // the old things is then of no use.
 func (c *Indexes) Begin(w *engine.World) (fresh bool) {
 	if fresh = c.Catalog.Begin(w); fresh {
-		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
+		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}}
 	}
 	if c.dropped != c.Catalog.Dropped || len(c.indexes) > 4*match.CatalogMax+8*w.Demand.FormLen() {
 		c.dropped = c.Catalog.Dropped
 		clear(c.indexes)
-		clear(c.zones)
 	}
 	if c.seen != c.Version+1 {
 		c.seen = c.Version + 1
@@ -144,53 +141,47 @@ func (c *Indexes) Sweep(used []bool, most int) {
 	if c.Catalog.Sweep(used, most); c.SweepDue() {
 		return
 	}
-	dead := func(k *Index) bool { return k.m != nil && c.ByID[k.m.ID] != k.m }
-	maps.DeleteFunc(c.zones, func(_ zoneKey, k *Index) bool { return dead(k) })
-	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *Index) bool { return dead(k) })
+	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *Index) bool { return c.ByID[k.m.ID] != k.m })
 }
 
 // Size is how many candidate indexes are kept.
 func (c *Indexes) Size() int { return len(c.indexes) }
 
-// zoneKey names the part of a candidate index that lies in one domain of a key that every class has one value of.
-type zoneKey struct {
-	whole *Index
-	key   symbol.ID
-	value symbol.ID
+// zones is the parts of a candidate index by domain of a key that every class has one value of.
+type zones struct {
+	list    []*Index
+	version uint64 // of the whole
 }
 
-// zoneOf returns that part and brings it up to date.
-func (c *Indexes) zoneOf(whole *Index, key, value symbol.ID) *Index {
-	at := zoneKey{whole, key, value}
-	k := c.zones[at]
-	if k == nil {
-		if len(c.zones) > 4*match.CatalogMax {
-			clear(c.zones)
+// zonesMost is of how many topologies an index has its parts. Few keys are such, but a topology that comes again is another one.
+const zonesMost = 4
+
+// ZonesOf returns these parts, up to date.
+func (c *Indexes) ZonesOf(whole *Index, top *inventory.Topology) []*Index {
+	z := whole.zones[top]
+	if z == nil {
+		if len(whole.zones)%zonesMost == 0 {
+			whole.zones = map[*inventory.Topology]*zones{}
 		}
-		k = &Index{m: whole.m, f: whole.f, bucket: whole.bucket}
-		c.zones[at] = k
+		z = &zones{}
+		whole.zones[top] = z
 	}
-	if k.version != whole.version || k.base == nil {
-		k.version = whole.version
-		c.slots = c.slots[:0]
+	if z.version != whole.version || len(z.list) != len(top.Domains) {
+		parts := make([][]Slot, len(top.Domains))
 		for _, id := range whole.m.Classes {
-			if v, has := c.Inventory.ClassValue(c.Inventory.Class(id), key); has && v == value {
-				c.slots = append(c.slots, Slot{Class: id})
+			if v, has := c.Inventory.ClassValue(c.Inventory.Class(id), top.Key); has {
+				if d, known := top.Domain(v); known {
+					parts[d] = append(parts[d], Slot{Class: id})
+				}
 			}
 		}
-		c.fill(k, c.slots)
-	}
-	return k
-}
-
-// ZonesOf returns the parts of a candidate index by domain of a key, up to date.
-func (c *Indexes) ZonesOf(whole *Index, top *inventory.Topology) []*Index {
-	if whole.top != top || whole.cut != whole.version || len(whole.zones) != len(top.Domains) {
-		whole.zones = whole.zones[:0]
-		for d := range top.Domains {
-			whole.zones = append(whole.zones, c.zoneOf(whole, top.Key, top.Domains[d].Value))
+		for d, slots := range parts {
+			if d == len(z.list) {
+				z.list = append(z.list, &Index{m: whole.m, f: whole.f, bucket: whole.bucket})
+			}
+			c.fill(z.list[d], slots)
 		}
-		whole.top, whole.cut = top, whole.version
+		z.version = whole.version
 	}
-	return whole.zones
+	return z.list
 }

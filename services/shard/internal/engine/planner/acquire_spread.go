@@ -21,6 +21,7 @@ type spreading struct {
 
 	match.Rooms
 	grows []bool   // by value: a machine is free for the Need
+	at    []int32  // by domain: 1 plus where its value is counted, or 0
 	full  []string // values under which none is taken
 	zones []zone
 	picks []spreadPick
@@ -58,15 +59,22 @@ func (s *spreading) withFree(cl *clusterState, w *needState) {
 	if t == nil {
 		return
 	}
+	s.at = slices.Grow(s.at[:0], len(t.Top.Domains))[:len(t.Top.Domains)]
+	clear(s.at)
+	for i, v := range s.Values {
+		if d, known := t.Top.Domain(v); known {
+			s.at[d] = int32(i) + 1
+		}
+	}
 	for d := range t.Top.Domains {
 		if !s.freeIn(cl, w, t, d, inventory.IdlePool) && !s.freeIn(cl, w, t, d, inventory.SpeculativePool) {
 			continue
 		}
-		at := s.Position(t.Top.Domains[d].Value)
-		if at == len(s.grows) {
-			s.grows = append(s.grows, false)
+		if s.at[d] == 0 {
+			s.Values, s.Units, s.grows = append(s.Values, t.Top.Domains[d].Value), append(s.Units, 0), append(s.grows, false)
+			s.at[d] = int32(len(s.Values))
 		}
-		s.grows[at] = s.open(t, d)
+		s.grows[s.at[d]-1] = s.open(t, d)
 	}
 }
 
@@ -144,7 +152,7 @@ func (s *spreading) takeEvenly(cl *clusterState, w *needState, k inventory.Pool,
 	s.zones, s.picks = s.zones[:0], s.picks[:0]
 	for d := range t.Top.Domains {
 		if s.open(t, d) && s.freeIn(cl, w, t, d, k) {
-			s.zones = append(s.zones, zone{d: int32(d), at: s.Position(t.Top.Domains[d].Value)})
+			s.zones = append(s.zones, zone{d: int32(d), at: int(s.at[d]) - 1})
 		}
 	}
 	if len(s.zones) == 0 {
