@@ -141,7 +141,7 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	}
 	c.draining.setOutOfService(cl, e.OutOfService)
 	cl.Known, cl.Hash, cl.Rows, cl.Totals = true, e.Hash, len(e.Rows), totals
-	if cl.Width = e.Width; max(e.Width.Requirements, e.Width.Values, e.Width.Gangs) > narrow { // before it is planned with, the shell looks whether it is too wide
+	if cl.Width = e.Width; cl.Width.isWide() { // before it is planned with, the shell looks whether it is too wide
 		c.cycle.next = true
 	}
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionAccepted, c.now, ""

@@ -13,9 +13,11 @@ const (
 	allAnswersMax = 200_000_000
 	// manyClasses is of how many classes on values that rows name make most of them.
 	manyClasses = 2 * inventory.ClassesMany
-	// gangLooksMax is how many kinds of gangs of one cluster, times domains that differ, a plan looks at: 140 ns for each.
+	// gangLooksMax is how many kinds of gangs of one cluster, times domains of their key that differ, a plan looks at: 140 ns for each.
 	gangLooksMax = 20_000_000
-	// narrow is how many different requirements, values or kinds of gangs never give way.
+	// spreadLooksMax is the same of rows with a hard spread, times domains of its key: 500 ns for each.
+	spreadLooksMax = 40_000_000
+	// narrow is how many different requirements, values, kinds of gangs or rows with a hard spread never give way.
 	narrow = 256
 	// tooWide is the reason of WIRE-3.9.
 	tooWide = "too_wide"
@@ -25,9 +27,16 @@ const (
 
 // Width is what rows ask that costs more than a row each.
 type Width struct {
-	Requirements int64 `n:"1"` // rows that differ in what machines they match
-	Values       int64 `n:"2"` // of label keys that they name, each once
-	Gangs        int64 `n:"3"` // rows that keep to one domain and differ in what machines can hold a unit of theirs
+	Requirements int64      `n:"1"` // rows that differ in what machines they match
+	Values       int64      `n:"2"` // of label keys that they name, each once
+	Gangs        []KeyCount `n:"3"` // by topology key: rows that keep to one domain and differ in what machines can hold a unit of theirs
+	Spreads      []KeyCount `n:"4"` // by topology key: rows with a hard spread
+}
+
+// KeyCount is how many there are of a key. Lists are by key.
+type KeyCount struct {
+	Key string `n:"1"`
+	N   int64  `n:"2"`
 }
 
 // Measure is one part of a Width.
@@ -37,13 +46,33 @@ const (
 	byRequirements Measure = iota
 	byValues
 	byGangs
+	bySpreads
 )
 
 func (m Measure) String() string {
-	return [...]string{"different requirements", "values of labels", "kinds of gangs"}[m]
+	return [...]string{"different requirements", "values of labels", "kinds of gangs", "rows with a hard spread"}[m]
 }
 
-func (w *Width) of(m Measure) int64 { return [...]int64{w.Requirements, w.Values, w.Gangs}[m] }
+// of is the largest number of one measure.
+func (w *Width) of(m Measure) (most int64) {
+	list := w.Gangs
+	switch m {
+	case byRequirements:
+		return w.Requirements
+	case byValues:
+		return w.Values
+	case bySpreads:
+		list = w.Spreads
+	}
+	for _, k := range list {
+		most = max(most, k.N)
+	}
+	return most
+}
+
+func (w *Width) isWide() bool {
+	return max(w.of(byRequirements), w.of(byValues), w.of(byGangs), w.of(bySpreads)) > narrow
+}
 
 // DemandTooWide sets the demand of a cluster aside: the next plan could not hold what it asks for. The shell decides it, by what TooWide says: how many classes
 // there are depends on what was asked before, and the core decides by its history alone.
@@ -66,10 +95,10 @@ func (c *Core) TooWide(now At) Event {
 	if e := c.tooManyAnswers(); e != nil {
 		return e
 	}
-	return c.tooManyGangs()
+	return c.tooManyDomains()
 }
 
-func (c *Core) tooManyAnswers() Event {
+func (c *shared) tooManyAnswers() Event {
 	classes, all := int64(c.world.Inventory.LiveClasses()), int64(c.world.Demand.Rules())
 	if all*classes <= answersMax {
 		return nil
@@ -90,33 +119,44 @@ func (c *Core) tooManyAnswers() Event {
 	return c.widest(byRequirements, why)
 }
 
-func (c *Core) tooManyGangs() Event {
+// tooManyDomains looks for a cluster whose gangs, or rows with a hard spread, look at too many domains. Domains that are alike count as one for a gang.
+func (c *shared) tooManyDomains() Event {
+	inv := c.world.Inventory
 	for _, cl := range c.clusters.ordered {
-		kinds := cl.Width.Gangs
-		if kinds <= narrow {
-			continue
+		for _, k := range cl.Width.Gangs {
+			if k.N <= narrow || k.N*int64(inv.DomainsOf(k.Key)) <= gangLooksMax {
+				continue
+			}
+			if differ := int64(inv.DomainsThatDiffer(k.Key)); k.N*differ > gangLooksMax {
+				return aside(cl, byGangs, k.N, fmt.Sprintf("%d kinds of gangs in one %s, times %d of them that differ in their machines, are", k.N, k.Key, differ))
+			}
 		}
-		if differ := int64(c.world.Inventory.DomainsThatDiffer(int(gangLooksMax / kinds))); kinds*differ > gangLooksMax {
-			return c.widest(byGangs, fmt.Sprintf("%d kinds of gangs, times %d domains that differ in their machines, are", kinds, differ))
+		for _, k := range cl.Width.Spreads {
+			if domains := int64(inv.DomainsOf(k.Key)); k.N > narrow && k.N*domains > spreadLooksMax {
+				return aside(cl, bySpreads, k.N, fmt.Sprintf("%d rows with a hard spread over %s, times %d of them, are", k.N, k.Key, domains))
+			}
 		}
 	}
 	return nil
 }
 
-// widest is the cluster that states most, unless that is narrow.
-func (c *Core) widest(by Measure, why string) Event {
-	e, most := DemandTooWide{By: by}, int64(narrow)
+// widest sets aside the cluster that states most, unless that is narrow.
+func (c *shared) widest(by Measure, why string) Event {
+	var widest *cluster
+	most := int64(narrow)
 	for _, cl := range c.clusters.ordered {
 		if n := cl.Width.of(by); n > most {
-			e.Cluster, most = cl.Name, n
+			widest, most = cl, n
 		}
 	}
-	if e.Cluster == "" {
+	if widest == nil {
 		return nil
 	}
-	e.Most = max(narrow, most/2)
-	e.Reason = fmt.Sprintf("%s more than a plan can hold, and this cluster states %d %s", why, most, by)
-	return e
+	return aside(widest, by, most, why)
+}
+
+func aside(cl *cluster, by Measure, states int64, why string) Event {
+	return DemandTooWide{Cluster: cl.Name, Most: max(narrow, states/2), By: by, Reason: fmt.Sprintf("%s more than a plan can hold, and this cluster states %d %s", why, states, by)}
 }
 
 // setAside takes the demand of a cluster out of the plans, as if the cluster had not been heard since the start: nothing is bought for it, and no machine is taken from it.

@@ -33,7 +33,7 @@ func (w *world) differing(cluster string, rows int) *Rollup {
 	}
 	w.arrival++
 	from := len(w.sent)
-	e := RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: list, Hash: fmt.Sprint("differing ", rows), RowCount: int64(rows), Width: Width{Requirements: int64(demand.Matches(list)), Gangs: int64(demand.GangKinds(list))}}
+	e := RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: list, Hash: fmt.Sprint("differing ", rows), RowCount: int64(rows), Width: Width{Requirements: int64(demand.Matches(list))}}
 	for _, n := range demand.ValuesOf(list, 1<<16) {
 		e.Width.Values += int64(n)
 	}
@@ -105,50 +105,53 @@ func TestDemandThatIsTooWideIsSetAside(t *testing.T) {
 // Where values that rows name make the classes, the cluster that names most of them gives way, and not the one whose requirements differ most.
 func TestWhoNamesMostValuesIsSetAside(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
-	for name, of := range map[string]Width{"asks": {5000, 400, 0}, "names": {3, 20_000, 0}, "few": {200, 200, 200}} {
+	for name, of := range map[string]Width{"asks": {Requirements: 5000, Values: 400}, "names": {Requirements: 3, Values: 20_000}, "few": {Requirements: 200, Values: 200}} {
 		w.c.clusters.ensure(name).Width = of
 	}
 	w.tampered = true
-	for by, want := range map[Measure]DemandTooWide{byRequirements: {Cluster: "asks", Most: 2500}, byValues: {Cluster: "names", Most: 10_000}, byGangs: {}} {
+	for by, want := range map[Measure]DemandTooWide{byRequirements: {Cluster: "asks", Most: 2500}, byValues: {Cluster: "names", Most: 10_000}} {
 		if e, ok := w.c.widest(by, "all").(DemandTooWide); ok != (want.Cluster != "") || e.Cluster != want.Cluster || e.Most != want.Most {
 			t.Errorf("%+v", e)
 		}
 	}
 }
 
-// SHARD-10.12: gangs of very many units beside racks that all differ give way; beside as many that are alike, they do not.
-func TestGangsOfTooManyKindsAreSetAside(t *testing.T) {
-	const racks, kinds = 2_000, gangLooksMax/2_000 + 1_000
-	for name, alike := range map[string]bool{"differ": false, "alike": true} {
-		t.Run(name, func(t *testing.T) {
+// SHARD-10.12: gangs of very many units beside racks that all differ give way, and so do very many rows that spread over these; beside as many racks that are alike, gangs do not.
+func TestRowsThatLookAtTooManyDomainsAreSetAside(t *testing.T) {
+	const racks = 40
+	for _, x := range []struct {
+		name   string
+		alike  bool
+		width  Width
+		reason string
+	}{
+		{"differ", false, Width{Gangs: []KeyCount{{"rack", gangLooksMax/racks + 1}}}, "500001 kinds of gangs in one rack, times 40 of them that differ in their machines, are more than a plan can hold, and this cluster states 500001 kinds of gangs"},
+		{"at the limit", false, Width{Gangs: []KeyCount{{"rack", gangLooksMax / racks}}, Spreads: []KeyCount{{"rack", spreadLooksMax / racks}}}, ""},
+		{"alike", true, Width{Gangs: []KeyCount{{"rack", gangLooksMax / 10}}}, ""},
+		{"another key", false, Width{Gangs: []KeyCount{{"place", 1 << 30}}, Spreads: []KeyCount{{"place", 1 << 30}}}, ""},
+		{"spread", true, Width{Spreads: []KeyCount{{"rack", spreadLooksMax/racks + 1}}}, "1000001 rows with a hard spread over rack, times 40 of them, are more than a plan can hold"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
 			var machines []inventory.Machine
 			for rack := range racks {
-				for k := range 11 { // types by the bits of its number
-					if alike && k > 0 || !alike && (rack+1)>>k&1 == 0 {
-						continue
+				for k := range 6 { // types by the bits of its number
+					if !x.alike && (rack+1)>>k&1 == 1 || x.alike && k == 0 {
+						m := slot(fmt.Sprintf("m%04d-%02d", rack, k))
+						m.InstanceType, m.Labels = fmt.Sprint("t", k), []inventory.Label{{Key: "rack", Value: fmt.Sprint(rack)}}
+						machines = append(machines, m)
 					}
-					m := slot(fmt.Sprintf("m%04d-%02d", rack, k))
-					m.InstanceType, m.Labels = fmt.Sprint("t", k), []inventory.Label{{Key: "rack", Value: fmt.Sprint(rack)}}
-					machines = append(machines, m)
 				}
 			}
 			w := newWorld(t, nil, machines...)
 			w.connect("gangs")
-			list := needs(0, slices.Repeat([]int64{1}, kinds)...)
-			for i := range list {
-				list[i].Group, list[i].Profile.Requirements = fmt.Sprint(i), []demand.Requirement{{Key: "rack", Op: demand.Same}}
-				list[i].MinUnit[0].Milli, list[i].Aggregate[0].Milli = int64(1+i), 1<<40
-				list[i].Seal()
-			}
-			if n := demand.GangKinds(list); n != kinds {
-				t.Fatalf("%d kinds", n)
-			}
+			list := needs(0, 1)
+			list[0].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.Same}}
+			list[0].Seal()
 			w.arrival++
-			w.step(RollupArrived{Cluster: "gangs", Session: w.sessions["gangs"], Arrival: w.arrival, Rows: list, Hash: name, RowCount: kinds, Width: Width{Requirements: 1, Gangs: kinds},
-				LabelKeys: []string{"rack"}, TopologyKeys: []string{"rack"}})
+			w.step(RollupArrived{Cluster: "gangs", Session: w.sessions["gangs"], Arrival: w.arrival, Rows: list, Hash: x.name, RowCount: 1, Width: x.width, LabelKeys: []string{"rack"}, TopologyKeys: []string{"rack"}})
 			w.run(2 * Second)
 			cl := w.c.clusters.get("gangs")
-			if aside := cl.Disposition == DispositionRejected && strings.Contains(cl.SetAside.Reason, fmt.Sprintf("%d kinds of gangs, times %d domains that differ", kinds, racks)); aside == alike {
+			if aside := cl.Disposition == DispositionRejected; aside != (x.reason != "") || !strings.Contains(cl.SetAside.Reason, x.reason) {
 				t.Errorf("%v: %q", cl.Disposition, cl.SetAside.Reason)
 			}
 		})

@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -121,8 +122,13 @@ func TestTheWidthOfARollup(t *testing.T) {
 	row("8", "1", 0, pb.NodeSelectorRequirement_OPERATOR_SAME)
 	row("16", "1", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
 	row("16", "2", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
+	for range 2 {
+		row("4", "1", 0, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
+		m.Needs[len(m.Needs)-1].Spread = []*pb.TopologySpread{{TopologyKey: "zone", MaxSkew: 1, WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE}}
+	}
 	e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
-	if want := (core.Width{Requirements: 3, Values: 3, Gangs: 2}); e.Reject != nil || e.Width != want {
+	want := core.Width{Requirements: 3, Values: 3, Gangs: []core.KeyCount{{Key: "rack", N: 2}}, Spreads: []core.KeyCount{{Key: "zone", N: 2}}}
+	if e.Reject != nil || !reflect.DeepEqual(e.Width, want) {
 		t.Errorf("%+v, want %+v; %+v", e.Width, want, e.Reject)
 	}
 }

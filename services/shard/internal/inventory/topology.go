@@ -269,27 +269,41 @@ func (t *Table) byClass(a, b Index) bool {
 	return x.Class < y.Class || x.Class == y.Class && x.Order < y.Order
 }
 
-// DomainsThatDiffer is how many domains of one key differ in what is free in them, or in what is owned, at the most. It looks at keys with more domains than least.
-func (t *Table) DomainsThatDiffer(least int) (most int) {
-	for _, top := range t.topology {
-		if len(top.Domains) <= max(least, most) {
-			continue
-		}
-		var key []byte
-		free, owned := map[string]bool{}, map[string]bool{}
-		for i := range top.Domains {
-			d := &top.Domains[i]
-			key = key[:0]
-			for _, cells := range d.Cells {
-				key = append(appendCells(key, cells), 0)
-			}
-			free[string(key)] = true
-			key = appendCells(key[:0], d.Owned)
-			owned[string(key)] = true
-		}
-		most = max(most, len(free), len(owned))
+// DomainsOf is how many domains a topology key has, and DomainsThatDiffer how many of them differ in what is free in them, or in what is owned, at the most.
+func (t *Table) DomainsOf(key string) int {
+	if top := t.topologyNamed(key); top != nil {
+		return len(top.Domains)
 	}
-	return most
+	return 0
+}
+
+// DomainsThatDiffer looks at each domain.
+func (t *Table) DomainsThatDiffer(key string) int {
+	top := t.topologyNamed(key)
+	if top == nil {
+		return 0
+	}
+	var b []byte
+	free, owned := map[string]bool{}, map[string]bool{}
+	for i := range top.Domains {
+		d := &top.Domains[i]
+		b = b[:0]
+		for _, cells := range d.Cells {
+			b = append(appendCells(b, cells), 0)
+		}
+		free[string(b)] = true
+		b = appendCells(b[:0], d.Owned)
+		owned[string(b)] = true
+	}
+	return max(len(free), len(owned))
+}
+
+func (t *Table) topologyNamed(key string) *Topology {
+	id, known := t.space.Strings.Find(key)
+	if !known {
+		return nil
+	}
+	return t.topologyOf[id]
 }
 
 // appendCells spells cells. None of them begins with 0.
