@@ -52,8 +52,6 @@ type Domain struct {
 	Pools [pools]List   // by class, then by id; empty where ByClass
 	Cells [pools][]Cell // how many of which class, by class
 	Owned []Cell        // all owned machines that have not failed, whatever they do, by class
-
-	OwnedVersion uint64 // of Owned
 }
 
 // Cell counts the machines of one class in a domain.
@@ -202,7 +200,6 @@ func (t *Table) fillOne(top *Topology) {
 	for i := range Index(t.rows.n) {
 		if r := t.rows.at(i); r.flags&isLive != 0 && r.sound() {
 			if d := domain(i); d >= 0 {
-				top.Domains[d].OwnedVersion = t.version
 				top.Domains[d].Owned = count(top.Domains[d].Owned, r.Class, +1)
 			}
 		}
@@ -243,7 +240,6 @@ func (top *Topology) domainOf(t *Table, i Index) int32 {
 // indexOwned counts an owned machine in its domain.
 func (top *Topology) indexOwned(t *Table, i Index, by int32) {
 	if d := top.domainOf(t, i); d >= 0 {
-		top.Domains[d].OwnedVersion = t.version
 		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows.at(i).Class, by)
 	}
 }
@@ -289,10 +285,10 @@ func (t *Table) DomainsThatDiffer(key string) int {
 		d := &top.Domains[i]
 		b = b[:0]
 		for _, cells := range d.Cells {
-			b = append(appendCells(b, cells), 0)
+			b = append(AppendCells(b, cells), 0)
 		}
 		free[string(b)] = true
-		b = appendCells(b[:0], d.Owned)
+		b = AppendCells(b[:0], d.Owned)
 		owned[string(b)] = true
 	}
 	return max(len(free), len(owned))
@@ -306,8 +302,8 @@ func (t *Table) topologyNamed(key string) *Topology {
 	return t.topologyOf[id]
 }
 
-// appendCells spells cells. None of them begins with 0.
-func appendCells(key []byte, cells []Cell) []byte {
+// AppendCells spells cells: equal ones in the same way, and none begins with 0.
+func AppendCells(key []byte, cells []Cell) []byte {
 	for _, c := range cells {
 		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(c.Class)+1), uint64(c.N))
 	}

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -83,7 +82,7 @@ func (c *contents) look(ts *topologies, t *topState, d int32) {
 				c.left[k] = append(c.left[k], inventory.Cell{Class: cell.Class, N: n})
 			}
 		}
-		c.key = append(appendCells(c.key, c.left[k]), 0)
+		c.key = append(inventory.AppendCells(c.key, c.left[k]), 0)
 	}
 	to, known := c.byKey[string(c.key)]
 	switch {
@@ -121,14 +120,6 @@ func (c *contents) look(ts *topologies, t *topState, d int32) {
 }
 
 func (x *content) size() int { return len(x.cells[0]) + len(x.cells[1]) }
-
-// appendCells spells cells. None of them begins with 0.
-func appendCells(key []byte, cells []inventory.Cell) []byte {
-	for _, cell := range cells {
-		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(cell.Class)+1), uint64(cell.N))
-	}
-	return key
-}
 
 // best is topologies.best by contents.
 func (c *contents) best(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {

@@ -197,7 +197,7 @@ func (re *reasons) alike(h *homes, t *topState) []int32 {
 	if h.alike[t] == nil {
 		seen, key := map[string]bool{}, []byte(nil)
 		for d := range t.Top.Domains {
-			if key = appendCells(key[:0], t.Top.Domains[d].Owned); !seen[string(key)] {
+			if key = inventory.AppendCells(key[:0], t.Top.Domains[d].Owned); !seen[string(key)] {
 				seen[string(key)] = true
 				h.alike[t] = append(h.alike[t], int32(d))
 			}
