@@ -208,6 +208,8 @@ const (
 	NeedDetail_NEED_DETAIL_GANG_SHORT NeedDetail = 29
 	// The suitable machines that are free belong to another shard.
 	NeedDetail_NEED_DETAIL_OTHER_SHARD NeedDetail = 30
+	// The needs of the cluster look at more domains than one plan may; this one has its turn in one of the next plans.
+	NeedDetail_NEED_DETAIL_POSTPONED NeedDetail = 31
 )
 
 // Enum value maps for NeedDetail.
@@ -244,6 +246,7 @@ var (
 		28: "NEED_DETAIL_CONFIGURE_FAILED",
 		29: "NEED_DETAIL_GANG_SHORT",
 		30: "NEED_DETAIL_OTHER_SHARD",
+		31: "NEED_DETAIL_POSTPONED",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -277,6 +280,7 @@ var (
 		"NEED_DETAIL_CONFIGURE_FAILED":  28,
 		"NEED_DETAIL_GANG_SHORT":        29,
 		"NEED_DETAIL_OTHER_SHARD":       30,
+		"NEED_DETAIL_POSTPONED":         31,
 	}
 )
 
@@ -321,6 +325,8 @@ const (
 	NeedHold_NEED_HOLD_BOOTSTRAP_BACKOFF NeedHold = 3
 	// The cluster is new to the shard, which reads its providers once more first.
 	NeedHold_NEED_HOLD_NEW_CLUSTER NeedHold = 4
+	// Postponed to one of the next plans: the needs of the cluster look at more domains than one plan may.
+	NeedHold_NEED_HOLD_POSTPONED NeedHold = 5
 )
 
 // Enum value maps for NeedHold.
@@ -331,6 +337,7 @@ var (
 		2: "NEED_HOLD_OFFLINE",
 		3: "NEED_HOLD_BOOTSTRAP_BACKOFF",
 		4: "NEED_HOLD_NEW_CLUSTER",
+		5: "NEED_HOLD_POSTPONED",
 	}
 	NeedHold_value = map[string]int32{
 		"NEED_HOLD_UNSPECIFIED":       0,
@@ -338,6 +345,7 @@ var (
 		"NEED_HOLD_OFFLINE":           2,
 		"NEED_HOLD_BOOTSTRAP_BACKOFF": 3,
 		"NEED_HOLD_NEW_CLUSTER":       4,
+		"NEED_HOLD_POSTPONED":         5,
 	}
 )
 
@@ -6225,7 +6233,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\x9e\a\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\xb9\a\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -6259,13 +6267,15 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x11NEED_DETAIL_LIMIT\x10\x1b\x12 \n" +
 	"\x1cNEED_DETAIL_CONFIGURE_FAILED\x10\x1c\x12\x1a\n" +
 	"\x16NEED_DETAIL_GANG_SHORT\x10\x1d\x12\x1b\n" +
-	"\x17NEED_DETAIL_OTHER_SHARD\x10\x1e*\x8e\x01\n" +
+	"\x17NEED_DETAIL_OTHER_SHARD\x10\x1e\x12\x19\n" +
+	"\x15NEED_DETAIL_POSTPONED\x10\x1f*\xa7\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +
 	"\x11NEED_HOLD_OFFLINE\x10\x02\x12\x1f\n" +
 	"\x1bNEED_HOLD_BOOTSTRAP_BACKOFF\x10\x03\x12\x19\n" +
-	"\x15NEED_HOLD_NEW_CLUSTER\x10\x04*\xe1\x01\n" +
+	"\x15NEED_HOLD_NEW_CLUSTER\x10\x04\x12\x17\n" +
+	"\x13NEED_HOLD_POSTPONED\x10\x05*\xe1\x01\n" +
 	"\vMachineFlag\x12\x1c\n" +
 	"\x18MACHINE_FLAG_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12MACHINE_FLAG_STUCK\x10\x01\x12\x18\n" +

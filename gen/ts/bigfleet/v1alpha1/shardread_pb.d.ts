@@ -3393,6 +3393,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_OTHER_SHARD = 30;
    */
   OTHER_SHARD = 30,
+
+  /**
+   * The needs of the cluster look at more domains than one plan may; this one has its turn in one of the next plans.
+   *
+   * @generated from enum value: NEED_DETAIL_POSTPONED = 31;
+   */
+  POSTPONED = 31,
 }
 
 /**
@@ -3440,6 +3447,13 @@ export enum NeedHold {
    * @generated from enum value: NEED_HOLD_NEW_CLUSTER = 4;
    */
   NEW_CLUSTER = 4,
+
+  /**
+   * Postponed to one of the next plans: the needs of the cluster look at more domains than one plan may.
+   *
+   * @generated from enum value: NEED_HOLD_POSTPONED = 5;
+   */
+  POSTPONED = 5,
 }
 
 /**

@@ -13,11 +13,7 @@ const (
 	allAnswersMax = 200_000_000
 	// manyClasses is of how many classes on values that rows name make most of them.
 	manyClasses = 2 * inventory.ClassesMany
-	// gangLooksMax is how many kinds of gangs of one cluster, times domains of their key that differ, a plan looks at: 140 ns for each.
-	gangLooksMax = 20_000_000
-	// spreadLooksMax is the same of rows with a hard spread, times domains of its key: 500 ns for each.
-	spreadLooksMax = 40_000_000
-	// narrow is how many different requirements, values, kinds of gangs or rows with a hard spread never give way.
+	// narrow is how many different requirements or values never give way.
 	narrow = 256
 	// tooWide is the reason of WIRE-3.9.
 	tooWide = "too_wide"
@@ -27,16 +23,8 @@ const (
 
 // Width is what rows ask that costs more than a row each.
 type Width struct {
-	Requirements int64      `n:"1"` // rows that differ in what machines they match
-	Values       int64      `n:"2"` // of label keys that they name, each once
-	Gangs        []KeyCount `n:"3"` // by topology key: rows that keep to one domain and differ in what machines can hold a unit of theirs
-	Spreads      []KeyCount `n:"4"` // by topology key: rows with a hard spread
-}
-
-// KeyCount is how many there are of a key. Lists are by key.
-type KeyCount struct {
-	Key string `n:"1"`
-	N   int64  `n:"2"`
+	Requirements int64 `n:"1"` // rows that differ in what machines they match
+	Values       int64 `n:"2"` // of label keys that they name, each once
 }
 
 // Measure is one part of a Width.
@@ -45,34 +33,21 @@ type Measure uint8
 const (
 	byRequirements Measure = iota
 	byValues
-	byGangs
-	bySpreads
 )
 
 func (m Measure) String() string {
-	return [...]string{"different requirements", "values of labels", "kinds of gangs", "rows with a hard spread"}[m]
+	return [...]string{"different requirements", "values of labels"}[m]
 }
 
-// of is the largest number of one measure.
-func (w *Width) of(m Measure) (most int64) {
-	list := w.Gangs
-	switch m {
-	case byRequirements:
-		return w.Requirements
-	case byValues:
+// of is the number of one measure.
+func (w *Width) of(m Measure) int64 {
+	if m == byValues {
 		return w.Values
-	case bySpreads:
-		list = w.Spreads
 	}
-	for _, k := range list {
-		most = max(most, k.N)
-	}
-	return most
+	return w.Requirements
 }
 
-func (w *Width) isWide() bool {
-	return max(w.of(byRequirements), w.of(byValues), w.of(byGangs), w.of(bySpreads)) > narrow
-}
+func (w *Width) isWide() bool { return max(w.Requirements, w.Values) > narrow }
 
 // DemandTooWide sets the demand of a cluster aside: the next plan could not hold what it asks for. The shell decides it, by what TooWide says: how many classes
 // there are depends on what was asked before, and the core decides by its history alone.
@@ -92,10 +67,7 @@ func (c *Core) TooWide(now At) Event {
 		return nil
 	}
 	c.world.Inventory.ClassFor(c.world.Demand)
-	if e := c.tooManyAnswers(); e != nil {
-		return e
-	}
-	return c.tooManyDomains()
+	return c.tooManyAnswers()
 }
 
 func (c *shared) tooManyAnswers() Event {
@@ -117,27 +89,6 @@ func (c *shared) tooManyAnswers() Event {
 		}
 	}
 	return c.widest(byRequirements, why)
-}
-
-// tooManyDomains looks for a cluster whose gangs, or rows with a hard spread, look at too many domains. Domains that are alike count as one for a gang.
-func (c *shared) tooManyDomains() Event {
-	inv := c.world.Inventory
-	for _, cl := range c.clusters.ordered {
-		for _, k := range cl.Width.Gangs {
-			if k.N <= narrow || k.N*int64(inv.DomainsOf(k.Key)) <= gangLooksMax {
-				continue
-			}
-			if differ := int64(inv.DomainsThatDiffer(k.Key)); k.N*differ > gangLooksMax {
-				return aside(cl, byGangs, k.N, fmt.Sprintf("%d kinds of gangs in one %s, times %d of them that differ in their machines, are", k.N, k.Key, differ))
-			}
-		}
-		for _, k := range cl.Width.Spreads {
-			if domains := int64(inv.DomainsOf(k.Key)); k.N > narrow && k.N*domains > spreadLooksMax {
-				return aside(cl, bySpreads, k.N, fmt.Sprintf("%d rows with a hard spread over %s, times %d of them, are", k.N, k.Key, domains))
-			}
-		}
-	}
-	return nil
 }
 
 // widest sets aside the cluster that states most, unless that is narrow.

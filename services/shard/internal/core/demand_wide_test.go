@@ -116,48 +116,6 @@ func TestWhoNamesMostValuesIsSetAside(t *testing.T) {
 	}
 }
 
-// SHARD-10.12: gangs of very many units beside racks that all differ give way, and so do very many rows that spread over these; beside as many racks that are alike, gangs do not.
-func TestRowsThatLookAtTooManyDomainsAreSetAside(t *testing.T) {
-	const racks = 40
-	for _, x := range []struct {
-		name   string
-		alike  bool
-		width  Width
-		reason string
-	}{
-		{"differ", false, Width{Gangs: []KeyCount{{"rack", gangLooksMax/racks + 1}}}, "500001 kinds of gangs in one rack, times 40 of them that differ in their machines, are more than a plan can hold, and this cluster states 500001 kinds of gangs"},
-		{"at the limit", false, Width{Gangs: []KeyCount{{"rack", gangLooksMax / racks}}, Spreads: []KeyCount{{"rack", spreadLooksMax / racks}}}, ""},
-		{"alike", true, Width{Gangs: []KeyCount{{"rack", gangLooksMax / 10}}}, ""},
-		{"another key", false, Width{Gangs: []KeyCount{{"place", 1 << 30}}, Spreads: []KeyCount{{"place", 1 << 30}}}, ""},
-		{"spread", true, Width{Spreads: []KeyCount{{"rack", spreadLooksMax/racks + 1}}}, "1000001 rows with a hard spread over rack, times 40 of them, are more than a plan can hold"},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			var machines []inventory.Machine
-			for rack := range racks {
-				for k := range 6 { // types by the bits of its number
-					if !x.alike && (rack+1)>>k&1 == 1 || x.alike && k == 0 {
-						m := slot(fmt.Sprintf("m%04d-%02d", rack, k))
-						m.InstanceType, m.Labels = fmt.Sprint("t", k), []inventory.Label{{Key: "rack", Value: fmt.Sprint(rack)}}
-						machines = append(machines, m)
-					}
-				}
-			}
-			w := newWorld(t, nil, machines...)
-			w.connect("gangs")
-			list := needs(0, 1)
-			list[0].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.Same}}
-			list[0].Seal()
-			w.arrival++
-			w.step(RollupArrived{Cluster: "gangs", Session: w.sessions["gangs"], Arrival: w.arrival, Rows: list, Hash: x.name, RowCount: 1, Width: x.width, LabelKeys: []string{"rack"}, TopologyKeys: []string{"rack"}})
-			w.run(2 * Second)
-			cl := w.c.clusters.get("gangs")
-			if aside := cl.Disposition == DispositionRejected; aside != (x.reason != "") || !strings.Contains(cl.SetAside.Reason, x.reason) {
-				t.Errorf("%v: %q", cl.Disposition, cl.SetAside.Reason)
-			}
-		})
-	}
-}
-
 // SHARD-8.6: a roll-up that was on its way when the demand before it is set aside has its answer: less is taken in.
 func TestRollupOnItsWayWhenDemandIsSetAside(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RollupGuardOff = true }, slotsOf(2)...)

@@ -180,6 +180,7 @@ func (c *planning) runCycle() {
 		}
 	}
 	c.pub.spellsAhead(s.large)
+	again := s.pending == [triggers]bool{triggerPostponed: true}
 	s.pending, s.wanted, s.large = [triggers]bool{}, false, nil
 	s.N++
 	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false
@@ -214,6 +215,7 @@ func (c *planning) runCycle() {
 	s.Rollups = s.Rollups[:0]
 	s.LastEnd, s.Took, s.Open = c.now, 0, true
 	s.Redispatch = true
+	c.followPostponed(r.Counters.Groups, again)
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.phase(PhaseExecute)
 	c.dispatcher.dispatch()
@@ -224,6 +226,17 @@ func (c *planning) runCycle() {
 	}
 	c.pub.cycled = true
 	c.dispatcher.checkCheap()
+}
+
+// followPostponed makes plans follow until all Needs that were postponed have had a turn since something changed (ENG-12.11).
+func (c *planning) followPostponed(groups int, again bool) {
+	s := &c.cycle
+	if s.Turns = min(s.Turns-1, int64(groups)-1); !again {
+		s.Turns = int64(groups) - 1
+	}
+	if s.Turns > 0 {
+		c.trigger(triggerPostponed)
+	}
 }
 
 // lapse records promises and marks that ended by time.

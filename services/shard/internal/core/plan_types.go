@@ -19,6 +19,8 @@ type keptCycle struct {
 	Started  int64 `n:"10"` // starts in this cycle, for --max-actions-per-cycle
 	Deferred bool  `n:"11"` // some start had to wait for the next cycle
 
+	Turns int64 `n:"16"` // plans that follow without another cause, for Needs that this one postponed
+
 	Redispatch bool      `n:"13"` // something that may let a decision go has changed
 	HoldEnds   []holdEnd `n:"7"`
 	Rollups    []int64   `n:"8"` // when roll-ups were received that no cycle has used yet
@@ -83,11 +85,12 @@ const (
 	triggerExpiry
 	triggerAdmin
 	triggerInterval
+	triggerPostponed
 	triggers
 )
 
 func (t trigger) String() string {
-	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval"}[t]
+	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval", "postponed"}[t]
 }
 
 // eviction is what a drain for a move has beside an action of the plan.

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"strconv"
@@ -221,34 +220,6 @@ func Matches(rows []Row) int {
 		seen[sha256.Sum256(b)] = true
 	}
 	return len(seen)
-}
-
-// TopologyUse is how many rows keep to one domain of each topology key and differ in what machines can hold a unit of theirs, or how many of these; and how many rows
-// spread over its domains.
-func TopologyUse(rows []Row) (gangs, spreads map[string]int) {
-	type kind struct {
-		key string
-		sum [sha256.Size]byte
-	}
-	seen, b := map[kind]bool{}, []byte(nil)
-	gangs, spreads = map[string]int{}, map[string]int{}
-	for i := range rows {
-		r := &rows[i]
-		for _, s := range r.Profile.Spread {
-			spreads[s.Key]++
-		}
-		if same, gang := r.Profile.SameKey(); gang {
-			b = appendNumber(r.Profile.appendMatch(b[:0]), int(r.Profile.MaxPerHost))
-			for _, q := range r.MinUnit {
-				b = binary.BigEndian.AppendUint64(appendField(b, q.Name), uint64(q.Milli))
-			}
-			if k := (kind{same.Key, sha256.Sum256(b)}); !seen[k] {
-				seen[k] = true
-				gangs[same.Key]++
-			}
-		}
-	}
-	return gangs, spreads
 }
 
 // KeysOf lists the label keys that rows name, and those of them that are topology keys, ascending.

@@ -100,6 +100,7 @@ const (
 	HeldOffline
 	HeldBootstrapBackoff
 	HeldNewCluster
+	HeldPostponed // by a plan, for itself (ENG-12.11)
 )
 
 // Facts is what the core knows of a cluster beside its rows (ENG-2.5). The zero value is a cluster never heard of.

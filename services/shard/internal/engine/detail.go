@@ -30,6 +30,7 @@ const (
 	DetailSpreadIgnored    Detail = 20
 	DetailGangShort        Detail = 29
 	DetailOtherShard       Detail = 30
+	DetailPostponed        Detail = 31
 )
 
 // Details is the length of an array indexed by Detail.
@@ -61,6 +62,8 @@ var detailCodes = [...]code{
 	DetailGangShort:        {"GANG_SHORT", "Too few suitable machines are free for the Pods of the gang that start together, so nothing is bought for it.", "Add machines, make the gang smaller, or raise the priority."},
 	DetailOtherShard: {"OTHER_SHARD", "The suitable machines that are free belong to another shard.",
 		"The coordinator moves machines to a shard that stays short. `bigfleet rebalance status` shows what it waits for, and `bigfleet get moves` the moves."},
+	DetailPostponed: {"POSTPONED", "The needs of this cluster look at more racks or zones than one plan can; this one has its turn in one of the next plans.",
+		"No action is needed. Fewer workloads that spread over racks, or keep to one, are served sooner."},
 }
 
 // MarkDetails are what marks on the machines that suit a need say of it, those named first that win a tie.

@@ -95,6 +95,7 @@ type Promised struct {
 // Counters is the material of the engine's metrics (ENG-22).
 type Counters struct {
 	OpenNeeds, DirtyClusters         int
+	Postponed, Groups                int // Postponed: of them, for a later plan; Groups: plans that serve all Needs of a cluster (ENG-12.11)
 	Allocations, Displaced           int // Displaced: each Need once for each machine that it lost (ENG-14.8)
 	CreditHit, CreditMiss            int
 	Shares, JoinOverdue, JoinGuarded int

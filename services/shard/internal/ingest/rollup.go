@@ -273,22 +273,12 @@ func tooManyValues(e *core.RollupArrived) *core.Rejection {
 			wide += named[key]
 		}
 	}
-	gangs, spreads := demand.TopologyUse(e.Rows)
-	e.Width.Gangs, e.Width.Spreads = counts(gangs), counts(spreads)
 	n := demand.Matches(e.Rows)
 	if e.Width.Requirements = int64(n); n*wide > profileValuesMax {
 		return reject("too_large", fmt.Sprintf("%d different combinations of requirements and tolerations, times %d values of label keys of which the roll-up names more than %d; "+
 			"at most %d are accepted", n, wide, inventory.WideMin, profileValuesMax), -1, "needs")
 	}
 	return nil
-}
-
-// counts lists them by key.
-func counts(of map[string]int) (out []core.KeyCount) {
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, core.KeyCount{Key: key, N: int64(of[key])})
-	}
-	return out
 }
 
 // outOfService reads the machines whose nodes take no Pods, by id. One that is named twice counts once.

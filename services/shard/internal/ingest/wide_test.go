@@ -105,7 +105,7 @@ func TestValuesTimesProfilesAreBounded(t *testing.T) {
 	}
 }
 
-// SHARD-10.12: how wide a roll-up is comes with it. Rows that differ in size or priority alone, and gangs that differ in size alone, count once.
+// SHARD-10.12: how wide a roll-up is comes with it. Rows that differ in size or priority alone count once.
 func TestTheWidthOfARollup(t *testing.T) {
 	g, err := New(Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
 	if err != nil {
@@ -119,15 +119,8 @@ func TestTheWidthOfARollup(t *testing.T) {
 	row("4", "1", 0, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
 	row("8", "2", 7, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
 	row("8", "2", 7, pb.NodeSelectorRequirement_OPERATOR_NOT_IN, "b", "c")
-	row("8", "1", 0, pb.NodeSelectorRequirement_OPERATOR_SAME)
-	row("16", "1", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
-	row("16", "2", 3, pb.NodeSelectorRequirement_OPERATOR_SAME)
-	for range 2 {
-		row("4", "1", 0, pb.NodeSelectorRequirement_OPERATOR_IN, "a", "b")
-		m.Needs[len(m.Needs)-1].Spread = []*pb.TopologySpread{{TopologyKey: "zone", MaxSkew: 1, WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE}}
-	}
 	e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
-	want := core.Width{Requirements: 3, Values: 3, Gangs: []core.KeyCount{{Key: "rack", N: 2}}, Spreads: []core.KeyCount{{Key: "zone", N: 2}}}
+	want := core.Width{Requirements: 2, Values: 3}
 	if e.Reject != nil || !reflect.DeepEqual(e.Width, want) {
 		t.Errorf("%+v, want %+v; %+v", e.Width, want, e.Reject)
 	}

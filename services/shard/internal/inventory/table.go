@@ -73,6 +73,7 @@ type Table struct {
 	clusterLog       clusterLog
 	stockVersion     uint64
 	elsewhereVersion uint64
+	domainsVersion   uint64
 	version          uint64
 	now              int64
 }

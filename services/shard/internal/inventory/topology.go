@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -13,6 +12,7 @@ type Topology struct {
 	Key     symbol.ID
 	Domains []Domain // in no order; a domain stays until the key goes
 	byValue map[symbol.ID]int32
+	owned   int            // domains with an owned machine that has not failed
 	byClass bool           // every class has one value, so that the lists of classes are those of domains
 	walked  bool           // some set of labels has or had the key, or it is byClass
 	log     []DomainChange // the last changes
@@ -131,6 +131,9 @@ func (t *Table) SetTopologyKeys(keys []string) {
 	t.findTopologies()
 }
 
+// DomainsVersion grows when a domain of some key gets its first owned machine, or loses the last one.
+func (t *Table) DomainsVersion() uint64 { return t.domainsVersion }
+
 // findTopologies sets what finds topologies by their keys. Of all that clusters name together, few are those of machines.
 func (t *Table) findTopologies() {
 	t.topologyOf, t.walked = make(map[symbol.ID]*Topology, len(t.topology)), nil
@@ -200,11 +203,22 @@ func (t *Table) fillOne(top *Topology) {
 	for i := range Index(t.rows.n) {
 		if r := t.rows.at(i); r.flags&isLive != 0 && r.sound() {
 			if d := domain(i); d >= 0 {
-				top.Domains[d].Owned = count(top.Domains[d].Owned, r.Class, +1)
+				top.own(d, r.Class, +1)
 			}
 		}
 	}
 }
+
+// own counts an owned machine in a domain.
+func (top *Topology) own(d int32, class uint32, by int32) {
+	x := &top.Domains[d].Owned
+	before := len(*x)
+	*x = count(*x, class, by)
+	top.owned += min(len(*x), 1) - min(before, 1)
+}
+
+// Owned is how many domains have an owned machine that has not failed.
+func (top *Topology) Owned() int { return top.owned }
 
 // ByClass reports whether every class has one value of the key: code that asks for a Topology of a type or a zone must
 // list that key among MatchKeys.Values. What is free in a domain is then what is free of its classes.
@@ -240,7 +254,10 @@ func (top *Topology) domainOf(t *Table, i Index) int32 {
 // indexOwned counts an owned machine in its domain.
 func (top *Topology) indexOwned(t *Table, i Index, by int32) {
 	if d := top.domainOf(t, i); d >= 0 {
-		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows.at(i).Class, by)
+		had := top.owned
+		if top.own(d, t.rows.at(i).Class, by); top.owned != had {
+			t.domainsVersion++
+		}
 	}
 }
 
@@ -263,49 +280,4 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 func (t *Table) byClass(a, b Index) bool {
 	x, y := t.rows.at(a), t.rows.at(b)
 	return x.Class < y.Class || x.Class == y.Class && x.Order < y.Order
-}
-
-// DomainsOf is how many domains a topology key has, and DomainsThatDiffer how many of them differ in what is free in them, or in what is owned, at the most.
-func (t *Table) DomainsOf(key string) int {
-	if top := t.topologyNamed(key); top != nil {
-		return len(top.Domains)
-	}
-	return 0
-}
-
-// DomainsThatDiffer looks at each domain.
-func (t *Table) DomainsThatDiffer(key string) int {
-	top := t.topologyNamed(key)
-	if top == nil {
-		return 0
-	}
-	var b []byte
-	free, owned := map[string]bool{}, map[string]bool{}
-	for i := range top.Domains {
-		d := &top.Domains[i]
-		b = b[:0]
-		for _, cells := range d.Cells {
-			b = append(AppendCells(b, cells), 0)
-		}
-		free[string(b)] = true
-		b = AppendCells(b[:0], d.Owned)
-		owned[string(b)] = true
-	}
-	return max(len(free), len(owned))
-}
-
-func (t *Table) topologyNamed(key string) *Topology {
-	id, known := t.space.Strings.Find(key)
-	if !known {
-		return nil
-	}
-	return t.topologyOf[id]
-}
-
-// AppendCells spells cells: equal ones in the same way, and none begins with 0.
-func AppendCells(key []byte, cells []Cell) []byte {
-	for _, c := range cells {
-		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(c.Class)+1), uint64(c.N))
-	}
-	return key
 }

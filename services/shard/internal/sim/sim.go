@@ -85,6 +85,9 @@ func Run(o Options) (Result, error) {
 func newWorld(s *setup) *world {
 	w := &world{setup: s, net: newRandom(s.Seed, "network"), tally: &Tally{}, trace: newDigest(), log: s.Log, policy: engine.DefaultPolicy()}
 	w.policy.Workers = 1
+	if r := newRandom(s.Seed, "domain looks"); r.chance(.3) { // as few as make Needs wait for later plans (ENG-12.11)
+		w.policy.DomainLooks = r.between(1, 8)
+	}
 	for f := range w.rollDice {
 		w.rollDice[f] = newRandom(s.Seed, "fault/"+Fault(f).String())
 	}

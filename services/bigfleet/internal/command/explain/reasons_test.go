@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,14 @@ func reasons() []reason {
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
 		}, []string{"The suitable machines that are free belong to another shard. 2 machines: Other shards own them.", "Try: The coordinator moves machines to a shard that stays short. `bigfleet rebalance status` shows what it waits for"}},
+		{pb.NeedDetail_NEED_DETAIL_POSTPONED, racks(500), nil, func(v *virtual.Fleet) (string, string) {
+			var needs []*pb.CapacityNeed
+			for i := range 1_600 { // of which half find no machine
+				needs = append(needs, virtual.Need(fmt.Sprint("web-", i), 1, 4, 0, virtual.Spread(virtual.RackKey), func(n *pb.CapacityNeed) { n.Group = n.RowId }))
+			}
+			v.Operator("red", nil).Asks(needs...)
+			return "red", "web-1599"
+		}, []string{"look at more racks or zones than one plan can", "Try: No action is needed."}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
@@ -194,6 +203,14 @@ func reasons() []reason {
 			return "red", "web"
 		}, []string{"held by a limit of the shard: --provision-rate allows 1 Creates per minute", "Try: Wait, or raise the limit"}},
 	}
+}
+
+// racks are machines in a rack each.
+func racks(n int) (out []provider.Offering) {
+	for i := range n {
+		out = append(out, virtual.Slots(fmt.Sprint("rack-", i), "a", 1))
+	}
+	return out
 }
 
 // oneNeverJoins lets nine of ten machines join.

@@ -27,20 +27,24 @@ type pendingNeed struct {
 	allocation  allocation
 	cluster     symbol.ID
 	row         int32
-	ask         uint32 // number of its question if it is of one unit, else 0: see run
-	matcher     uint32 // in Catalog.ByID
-	open        bool   // not held
-	beyondHelp  bool   // no class matches and fits
-	fixed       bool   // the reason of the shortfall lies in the Need and the classes alone
-	moved       bool   // the classes changed in this plan
-	reasonValid bool   // see reasonStays
-	idle        idle   // see noteIdle
-	covered     bool   // see clusters.settle: it has no allocation any more
+	ask         uint32    // number of its question if it is of one unit, else 0: see run
+	matcher     uint32    // in Catalog.ByID
+	key         symbol.ID // whose domains it looks at, or 0
+	open        bool      // not held
+	beyondHelp  bool      // no class matches and fits
+	fixed       bool      // the reason of the shortfall lies in the Need and the classes alone
+	moved       bool      // the classes changed in this plan
+	reasonValid bool      // see reasonStays
+	idle        idle      // see noteIdle
+	covered     bool      // see clusters.settle: it has no allocation any more
 }
 
 func (pl *pendingList) note(s *pendingNeed, cl *clusterState, w *needState, x *scratch) {
 	s.allocation, s.cluster, s.row, s.ask, s.open, s.moved = allocationOf(cl, w), cl.d.ID, w.row, pl.questions.numberOf(cl, w, x), !held(w), false
 	s.matcher, s.idle, s.reasonValid, s.covered = w.matcher, notIdle, false, false
+	if s.key = 0; w.bits&(wSame|wSpread) != 0 {
+		s.key = w.key
+	}
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != pl.plans || x.noneOf != s.ask {
 			x.plan, x.noneOf, x.none, x.unfit = pl.plans, s.ask, cl.hopeless(w), w.unfit

@@ -13,17 +13,16 @@ import (
 // topState is what the plan at work has taken per domain of a topology key, and what is remembered about the domains.
 type topState struct {
 	cover.Domains
-	touched  []int32 // domains something was taken from, perhaps more than once
-	classes  uint64  // version of the classes that counts are about
-	counts   []*domainCounts
-	rank     []int32 // by domain: the place of its value among all, by text
-	byRank   []int32
-	sorted   uint64               // the last plan that put
-	order    []int32              // in order: domains by what they have, the least first
-	kinds    map[string]*gangKind // gangs that looked at the domains
-	sums     int                  // dimensions of all domains in all sums
-	key      []byte
-	contents contents
+	touched []int32 // domains something was taken from, perhaps more than once
+	classes uint64  // version of the classes that counts are about
+	counts  []*domainCounts
+	rank    []int32 // by domain: the place of its value among all, by text
+	byRank  []int32
+	sorted  uint64                 // the last plan that put
+	order   []int32                // in order: domains by what they have, the least first
+	kinds   map[string]*domainSums // of gangs that match the same classes and have the same unit and limit per host
+	sums    int                    // dimensions of all domains in all sums
+	key     []byte
 }
 
 // topologies is the domains of each topology key: what the plan at work has taken, and what is remembered about them.
@@ -44,7 +43,6 @@ type topologies struct {
 func (ts *topologies) forget() {
 	for _, t := range ts.list {
 		t.forget()
-		t.contents = contents{}
 	}
 }
 
@@ -74,7 +72,7 @@ func (ts *topologies) begin() {
 		top := ts.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.Top == top })
 		if at < 0 {
-			ts.list = append(ts.list, &topState{Domains: cover.Domains{Top: top, ByClass: top.ByClass(), Plan: ts.plans}, kinds: map[string]*gangKind{}})
+			ts.list = append(ts.list, &topState{Domains: cover.Domains{Top: top, ByClass: top.ByClass(), Plan: ts.plans}, kinds: map[string]*domainSums{}})
 			continue
 		}
 		old[at].reset(ts.plans)
@@ -90,7 +88,6 @@ func (t *topState) reset(plan uint64) {
 			c.forget(d)
 		}
 	}
-	t.contents.forget(t.touched)
 	t.touched = t.touched[:0]
 }
 

@@ -50,15 +50,16 @@ type clusterState struct {
 	columns        []column //
 
 	// What it was credited from.
-	demandVersion uint64
-	supplyVersion uint64
-	gathered      uint64 // supplyVersion of machines, bound, flight and byID
-	classVersion  uint64
-	foldVersion   uint64
-	expires       int64 // when readiness changes its answer by itself; 0 is never
-	policy        *engine.Policy
-	checked       uint64 // the plan that last looked at its reasons
-	counted       counted
+	demandVersion  uint64
+	supplyVersion  uint64
+	gathered       uint64 // supplyVersion of machines, bound, flight and byID
+	classVersion   uint64
+	domainsVersion uint64 // when Needs of it settled
+	foldVersion    uint64
+	expires        int64 // when readiness changes its answer by itself; 0 is never
+	policy         *engine.Policy
+	checked        uint64 // the plan that last looked at its reasons
+	counted        counted
 
 	gains
 	served    uint64  // the last plan in which a run left no Need short

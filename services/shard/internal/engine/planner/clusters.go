@@ -255,6 +255,7 @@ func (cs *clusters) settle() {
 		if !c.cl.stale {
 			c.s.covered = true
 			c.cl.counted.settled++
+			c.cl.domainsVersion = cs.w.Inventory.DomainsVersion()
 			cs.total.settled++
 		}
 	}
@@ -279,7 +280,7 @@ func (cs *clusters) endCredit() {
 // valid reports whether what is remembered of a cluster is still right.
 func (cs *clusters) valid(cl *clusterState) bool {
 	_, version := cs.w.Inventory.Members(cl.d.ID)
-	if cl.counted.settled > 0 && cl.classVersion != cs.w.Inventory.ClassVersion() {
+	if cl.counted.settled > 0 && (cl.classVersion != cs.w.Inventory.ClassVersion() || cl.domainsVersion != cs.w.Inventory.DomainsVersion()) {
 		return false
 	}
 	if cl.stale || cl.policy != cs.policy || cl.demandVersion != cl.d.Version || cl.supplyVersion != version ||

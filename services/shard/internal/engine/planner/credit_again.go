@@ -1,5 +1,7 @@
 package planner
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+
 // Machines of a cluster come, go and change more often than its demand. Then its Needs are made again from those of the last credit, which takes less
 // than looking at its rows (ENG-21.2).
 
@@ -34,6 +36,9 @@ func (p *planning) makeAgain(cl *clusterState, x *scratch) {
 	cl.vec = cl.vec[:cl.made]
 	for i := range cl.needs {
 		w := &cl.needs[i]
+		if w.hold == demand.HeldPostponed { // by the plan before
+			w.hold = demand.NotHeld
+		}
 		*w = needState{row: w.row, at: w.at, priority: w.priority, matcher: w.matcher, vec: w.vec, key: w.key, bits: w.bits & wMade, hold: w.hold, bucket: w.bucket,
 			none: w.none, unfit: w.unfit, claims: -1, lastOne: -1, own: -1, slot: -1, received: -1}
 		copy(cl.rest(w), cl.aggregate(w))

@@ -66,10 +66,8 @@ func (pl *Planner) Counted() (sets, kinds int) {
 // are short.
 func (pl *Planner) Looks() (choice, reason int) {
 	for _, t := range pl.p.tops.list {
-		for _, g := range t.kinds {
-			if g.s != nil {
-				choice += g.s.looks
-			}
+		for _, s := range t.kinds {
+			choice += s.looks
 		}
 	}
 	for _, x := range append(pl.p.workers.others, &pl.p.workers.own) {
@@ -84,8 +82,8 @@ func (pl *Planner) Looks() (choice, reason int) {
 func (pl *Planner) Sums() int {
 	kept := map[*domainSums]bool{}
 	for _, t := range pl.p.tops.list {
-		for _, g := range t.kinds {
-			kept[g.s] = g.s != nil
+		for _, s := range t.kinds {
+			kept[s] = true
 		}
 		for _, c := range t.counts {
 			for _, s := range c.sums {
@@ -93,16 +91,7 @@ func (pl *Planner) Sums() int {
 			}
 		}
 	}
-	delete(kept, nil)
 	return len(kept)
-}
-
-// Contents is how many different free contents of domains a Planner has found.
-func (pl *Planner) Contents() (n int) {
-	for _, t := range pl.p.tops.list {
-		n += len(t.contents.list)
-	}
-	return n
 }
 
 // Offered is the most that any machine of a cluster is known to have left for shares, in one dimension; -1: it is not known.

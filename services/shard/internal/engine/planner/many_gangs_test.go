@@ -57,25 +57,6 @@ func TestGangsLookAtNoDomainWhereNothingIsFree(t *testing.T) {
 	}
 }
 
-// ENG-21.9: where domains have the same free machines, gangs of which no two ask the same look at one of them, and domains are counted at most once for all
-// that differ in size alone: one cluster can state as many sizes and units as rows.
-func TestGangsLookAtOneOfDomainsThatAreAlike(t *testing.T) {
-	for _, differ := range []string{"size", "start", "unit"} {
-		s := newScript()
-		for d := range 100 {
-			s.lines(fmt.Sprintf(`
-				machine a%[1]d cpu=4 label.rack=r%[1]d label.pool=p1 speculative
-				machine b%[1]d cpu=8 label.rack=r%[1]d label.pool=p2 speculative`, d))
-		}
-		sizedGangs(s.w, 200, differ)
-		pl := planner.NewPlanner()
-		pl.Plan(engine.Input{World: s.w})
-		if sets, kinds := pl.Counted(); sets > 1 || sets == 1 && kinds > 1 || pl.Contents() == 0 || pl.Contents() > 5 {
-			t.Errorf("%s: the domains are counted for %d sets of classes, and as %d that differ", differ, sets, pl.Contents())
-		}
-	}
-}
-
 // ENG-12.1: a Need that no machine of any class can hold has no allocation, also if the reason says that a dimension is missing: one cluster may name
 // resources that nothing has in each of its rows.
 func TestNeedsWithoutTheirResourceHaveNoAllocation(t *testing.T) {

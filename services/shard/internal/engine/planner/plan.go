@@ -49,6 +49,7 @@ func (pl *Planner) Plan(in engine.Input) *engine.Result {
 	pl.enter(Phase1)
 	p.begin(in)
 	p.credit()
+	p.postponing.run()
 	p.allocator.allocate()
 	p.exchange.run()
 	p.allocator.claimFreed()

@@ -28,7 +28,7 @@ func (p *plan) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
 //   - workers, folding, questions, free: goroutines, answers of section 8, numbers of questions, free pools.
 //   - clusters: the state of each cluster, and which of them changed. A clusterState knows nothing of other clusters.
 //   - pending, unmet, queue: Needs that are short after credit, those short after allocation, and the order of allocations.
-//   - tops, actions, acquirer, spread: domains, actions, and taking free machines by the cover rule, with a hard spread from several domains.
+//   - tops, postponing, actions, acquirer, spread: domains, Needs that look at too many of them, actions, and taking free machines by the cover rule, with a hard spread from several domains.
 //   - gangs, allocator, runs, exchange: one allocation of a gang, of any Need, of many equal Needs at once, and the exchange afterwards.
 //   - preemption: section 15, with its victims and excess.
 //   - settling, verdicts, reasons, publisher: actions, verdicts, reasons of shortfalls, and the published result.
@@ -47,6 +47,7 @@ type planning struct {
 	unmet      unmetNeeds
 	queue      allocationQueue
 	tops       topologies
+	postponing postponing
 	actions    actionList
 	acquirer   acquirer
 	spread     spreading
@@ -75,6 +76,7 @@ func newPlanning() *planning {
 	p.unmet = unmetNeeds{plan: &p.plan, clusters: &p.clusters, pending: &p.pending}
 	p.queue = allocationQueue{clusters: &p.clusters, unmet: &p.unmet}
 	p.tops = topologies{plan: &p.plan, free: &p.free}
+	p.postponing = postponing{plan: &p.plan, clusters: &p.clusters, pending: &p.pending, tops: &p.tops}
 	p.actions = actionList{plan: &p.plan, clusters: &p.clusters}
 	p.acquirer = acquirer{plan: &p.plan, free: &p.free, clusters: &p.clusters, tops: &p.tops, actions: &p.actions, cover: &p.cover}
 	p.spread = spreading{plan: &p.plan, free: &p.free, tops: &p.tops, acquirer: &p.acquirer, cover: &p.cover}

@@ -9,6 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -80,6 +81,8 @@ func (re *reasons) of(cl *clusterState, w *needState, hold demand.Hold, x *scrat
 		return engine.DetailBootstrapBackoff
 	case demand.HeldParked:
 		return engine.DetailParked
+	case demand.HeldPostponed:
+		return engine.DetailPostponed
 	}
 	if d := cl.hopeless(w); d != engine.NoDetail {
 		return d
@@ -170,7 +173,6 @@ type homes struct {
 	plan    uint64
 	cluster *clusterState // the last one,
 	foreign []int32       // and the machines of other shards that are bound to it
-	alike   map[*topState][]int32
 	kinds   map[string]*largest
 	kept    int // numbers in sums of kinds
 	key     []byte
@@ -178,33 +180,14 @@ type homes struct {
 
 // largest is what domains could hold of gangs with one matcher, unit and limit per host, whatever these ask for (ENG-21.9).
 type largest struct {
-	alike []int32 // the domains to look at; nil: all
-	next  int     // the first one that no gang has looked at
-	sums  []int64 // of those before it, but for some that others cover
+	next int     // the first one that no gang has looked at
+	sums []int64 // of those before it, but for some that others cover
 }
 
 const (
-	alikeAfter   = 8       // kinds of gangs look at all domains, others at one of all that own the same
 	comparedMost = 8       // sums are compared with a further one
 	keptMax      = 1 << 20 // numbers bound what is known of domains; then it is forgotten
 )
-
-// alike lists the domains of a key to look at, or nil for all.
-func (re *reasons) alike(h *homes, t *topState) []int32 {
-	if len(h.kinds) < alikeAfter && !re.off.atOnce {
-		return nil
-	}
-	if h.alike[t] == nil {
-		seen, key := map[string]bool{}, []byte(nil)
-		for d := range t.Top.Domains {
-			if key = inventory.AppendCells(key[:0], t.Top.Domains[d].Owned); !seen[string(key)] {
-				seen[string(key)] = true
-				h.alike[t] = append(h.alike[t], int32(d))
-			}
-		}
-	}
-	return h.alike[t]
-}
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
 func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool {
@@ -214,7 +197,7 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 	}
 	h := &x.homes
 	if h.plan != re.plans {
-		*h = homes{plan: re.plans, alike: map[*topState][]int32{}, kinds: map[string]*largest{}, key: h.key, foreign: h.foreign[:0]}
+		*h = homes{plan: re.plans, kinds: map[string]*largest{}, key: h.key, foreign: h.foreign[:0]}
 	}
 	if h.cluster != cl {
 		had := len(h.foreign)
@@ -235,7 +218,7 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 			h.kept = 0
 			clear(h.kinds)
 		}
-		g = &largest{alike: re.alike(h, t)}
+		g = &largest{}
 		h.kinds[string(h.key)] = g
 		h.kept += 32
 		g.addForeign(cl, w, t, h.foreign, cl.values(re.w.Inventory, w.key))
@@ -255,15 +238,11 @@ func (g *largest) holds(cl *clusterState, w *needState, t *topState) bool {
 		}
 	}
 	for found := false; !found; g.next++ {
-		d := g.next
-		switch {
-		case g.alike == nil && d == len(t.Top.Domains) || g.alike != nil && d == len(g.alike):
+		if g.next == len(t.Top.Domains) {
 			return false
-		case g.alike != nil:
-			d = int(g.alike[d])
 		}
 		sum := g.begin(len(agg))
-		addCells(cl, w, t.Top.Domains[d].Owned, sum)
+		addCells(cl, w, t.Top.Domains[g.next].Owned, sum)
 		found = match.Covers(sum, agg)
 		g.keep(sum)
 	}
@@ -289,6 +268,22 @@ func (g *largest) keep(sum []int64) {
 			return
 		}
 	}
+}
+
+// addCells adds up what machines that fit a gang have for it, and counts those that contribute.
+func addCells(cl *clusterState, w *needState, cells []inventory.Cell, into []int64) (n int32) {
+	for _, cell := range cells {
+		if !cl.fits(w, cell.Class) {
+			continue
+		}
+		if match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
+			n += cell.N
+		}
+		for j, s := range cl.amount(w, cell.Class) {
+			into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(cell.N)))
+		}
+	}
+	return n
 }
 
 // addForeign adds up the domains in which machines of other shards are bound to the cluster, with these.

@@ -121,6 +121,7 @@ func Plan(in engine.Input) *engine.Result {
 			n.Result.Counters.OpenNeeds++
 		}
 	}
+	postponing{n}.postpone()
 	acquiring := acquisition{covering{n}}
 	acquiring.allocate()
 	(&exchanging{acquisition: acquiring}).exchange()

@@ -197,6 +197,8 @@ func (n verdicts) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 		return engine.DetailBootstrapBackoff
 	case demand.HeldParked:
 		return engine.DetailParked
+	case demand.HeldPostponed:
+		return engine.DetailPostponed
 	}
 	rest := n.residual(d)
 	var match, fit, left []*Machine
