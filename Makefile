@@ -151,7 +151,7 @@ mutants: prerequisites ## N=100 random changes of the engine, one at a time, fro
 
 .PHONY: worst
 worst: prerequisites ## B15: acknowledgements of one cluster beside another at all limits of a roll-up (docs/benchmarks/B15.md).
-	cd e2e && BIGFLEET_WORST_SECONDS=30 go test -count=1 -v -run TestWorstTenant ./hostile
+	cd e2e && BIGFLEET_WORST_SECONDS=30 BIGFLEET_WORST_RACKS=3000 go test -count=1 -v -run TestWorstTenant ./hostile
 
 MINUTES ?= 10
 .PHONY: hostile

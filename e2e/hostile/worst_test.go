@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -173,6 +174,52 @@ func fitting(round int) *pb.ClusterCapacityNeeds {
 	return m
 }
 
+// racked is demand at all limits for racks that differ in their machines: of rows with a hard spread over racks, and of gangs that keep to one, no two have a
+// unit or requirements in common, and gangs are of thousands of sizes, most of them too large for a rack.
+func racked(round int) *pb.ClusterCapacityNeeds {
+	label, _ := keysOf(round)
+	m := long(round, label, []string{rackKey}, held)
+	for i, n := range m.Needs {
+		unit, size := 1000+i/3, 1
+		switch i % 3 {
+		case 0:
+			size = 1 + i%7
+		case 1:
+			size = 1 + i/3%3000
+		}
+		n.MinUnit["cpu"] = fmt.Sprintf("%dm", unit)
+		n.AggregateResources = map[string]string{}
+		for name := range n.MinUnit {
+			n.AggregateResources[name] = fmt.Sprint(size)
+		}
+		n.AggregateResources["cpu"] = fmt.Sprintf("%dm", unit*size)
+	}
+	m.NodeRooms = learnt(round)
+	return m
+}
+
+// rackKey is the label of racks.
+const rackKey = "example.com/rack"
+
+// rackSlots are racks of three to five machines of other types each, so that nearly no two are alike.
+func rackSlots(racks int) string {
+	const types = 24
+	r := rand.New(rand.NewPCG(uint64(racks), 1))
+	resources := ""
+	for k := range rowNamesMax/rowsMax - 1 {
+		resources += fmt.Sprintf("%s%d: 64, ", held, k)
+	}
+	var out strings.Builder
+	out.WriteString("offerings:\n")
+	for rack := range racks {
+		for _, x := range r.Perm(types)[:3+r.IntN(3)] {
+			fmt.Fprintf(&out, "- {name: r%d-m%d, instance_type: m%d, zone: a, capacity_type: on_demand, count: 1, price_per_hour: %.1f, labels: {%s: r%d}, resources: {%scpu: \"%d\", memory: %dGi}}\n",
+				rack, x, x, 0.1*float64(4+x), rackKey, rack, resources, 16+2*x, 32+4*x)
+		}
+	}
+	return out.String()
+}
+
 // learnt is as much as a cluster may say that it has learnt of its Nodes, each time something else.
 func learnt(round int) (rooms []*pb.NodeRoom) {
 	for i := range 512 {
@@ -318,20 +365,36 @@ func (x *session) beside(t *testing.T, worst *session, demand func(round int) *p
 // below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how long all
 // of it takes, and how long an acknowledgement takes while the others are quiet, is measured in the same run. A shard that takes such a
 // roll-up in one step spends about a fifth of the time in waits that this test calls late; docs/benchmarks/B15.md has figures. Demand in the corners of all
-// limits takes several times as long to check, so that a share of it says little; half of the acknowledgements are not late.
+// limits takes several times as long to check, so that a share of it says little; half of the acknowledgements are not late. All of this holds beside
+// hundreds of racks, too, thousands with make worst.
 func TestWorstTenant(t *testing.T) {
 	const length, most = 20 * time.Second, 0.15
 	corner := time.Duration(environment(t, "BIGFLEET_WORST_SECONDS", 5)) * time.Second // for each corner of all limits
-	s := newStageOf(t, nil, worstSlots())
+	t.Run("machines", func(t *testing.T) {
+		besideWorst(t, worstSlots(), []form{{"rows, names and bytes", plain, length, most}, {"all limits", corners, corner, 1}, {"all limits, with machines for it", fitting, corner, 1}})
+	})
+	t.Run("racks", func(t *testing.T) {
+		racks := int(environment(t, "BIGFLEET_WORST_RACKS", 500))
+		besideWorst(t, rackSlots(racks), []form{{fmt.Sprintf("all limits beside %d racks", racks), racked, corner, 1}})
+	})
+}
+
+// form is demand that the worst cluster states for so long, and the part of the time that another cluster's acknowledgements may be late.
+type form struct {
+	name   string
+	demand func(round int) *pb.ClusterCapacityNeeds
+	length time.Duration
+	most   float64
+}
+
+// besideWorst measures the acknowledgements of one cluster beside another that states these forms of demand in turn, in a fleet with these offerings.
+func besideWorst(t *testing.T, offerings string, forms []form) {
+	t.Helper()
+	s := newStageOf(t, nil, offerings)
 	honest := s.session("red")
 	alone := honest.steady(t, 3*time.Second, always)
 	worst := s.session("worst", "need-status", "unplaced-pods", "node-report")
-	for _, x := range []struct {
-		name   string
-		demand func(int) *pb.ClusterCapacityNeeds
-		length time.Duration
-		most   float64
-	}{{"rows, names and bytes", plain, length, most}, {"all limits", corners, corner, 1}, {"all limits, with machines for it", fitting, corner, 1}} {
+	for _, x := range forms {
 		beside, whole, lasted := honest.beside(t, worst, x.demand, x.length)
 		bound := max(percent(whole, 50)/4, 5*percent(alone, 90), 100*time.Millisecond)
 		share := late(beside, bound, lasted)
