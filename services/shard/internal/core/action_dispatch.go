@@ -66,14 +66,22 @@ func (c *dispatcher) startNext(k Kind, at *int, pass *dispatchPass) bool {
 // dropStarted takes started and outdated decisions out of a concurrency class.
 func (c *dispatcher) dropStarted(k Kind) {
 	list := c.cycle.waiting[k]
-	kept := list[:0]
-	for i := range list {
-		if list[i].machine != "" {
-			kept = append(kept, list[i])
-		}
+	for len(list) > 0 && list[0].machine == "" { // they start in order, and those behind stay where they are
+		list[0] = decision{}
+		list = list[1:]
 	}
-	clear(list[len(kept):])
-	c.cycle.waiting[k] = kept
+	kept := 0
+	for i := range list {
+		if list[i].machine == "" {
+			continue
+		}
+		if kept < i {
+			list[kept] = list[i]
+		}
+		kept++
+	}
+	clear(list[kept:])
+	c.cycle.waiting[k] = list[:kept]
 }
 
 // afterDispatch counts what the guards held and arranges to look again when one lets go.
@@ -111,9 +119,9 @@ func (c *dispatcher) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	if k == KindBootstrap || k == KindProvision {
 		need, name = c.cycle.result.Need(d.action.Need)
 	}
-	m := inv.Machine(d.index)
-	p := c.provider(m.Provider)
-	if h := c.guards.blocks(k, name, m.Provider); h != notBlocked {
+	provider := inv.Provider(d.index)
+	p := c.provider(provider)
+	if h := c.guards.blocks(k, name, provider); h != notBlocked {
 		return h
 	}
 	cl := c.clusters.get(name)

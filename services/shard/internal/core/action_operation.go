@@ -35,7 +35,7 @@ func (c *commands) open(d *decision) *operation {
 	v := &d.view
 	o := &operation{
 		ID: c.operationID(c.opCount), N: c.opCount, Kind: v.Kind, Index: d.index, Machine: v.Machine,
-		Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster, Cycle: d.cycle, Cause: v.Cause,
+		Provider: c.world.Inventory.Provider(d.index), Cluster: v.Cluster, Cycle: d.cycle, Cause: v.Cause,
 		Need: v.Row, RowID: v.RowID, Priority: v.Priority, Domain: v.Domain, Cost: v.Cost, Price: v.Price,
 		Score: v.Score, Terms: termsOf(v.Terms), Grace: v.Grace, Preemptor: v.Preemptor, PreemptorCluster: v.PreemptorCluster,
 		PreemptorRowID: v.PreemptorRowID, PreemptorPriority: v.PreemptorPriority, Attribution: d.attribution, Reqs: d.reqs, Promise: d.promise, Started: c.now,

@@ -45,7 +45,7 @@ func (c *orders) clearProvider(p *provider, check bool) (n int) {
 	}
 	for _, id := range sortedKeys(c.guards.backoffs) {
 		i, ok := c.world.Inventory.Find(id)
-		if !ok || c.world.Inventory.Machine(i).Provider != p.Name {
+		if !ok || c.world.Inventory.Provider(i) != p.Name {
 			continue
 		}
 		n++

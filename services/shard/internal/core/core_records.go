@@ -121,7 +121,7 @@ func (c *shared) recordOp(t RecordType, o *operation, outcome, detail string) {
 
 func (c *shared) recordOfDecision(t RecordType, d *decision) Record {
 	v := &d.view
-	return Record{Type: t, Kind: v.Kind, Machine: v.Machine, Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster,
+	return Record{Type: t, Kind: v.Kind, Machine: v.Machine, Provider: c.world.Inventory.Provider(d.index), Cluster: v.Cluster,
 		Fingerprint: v.Row.Fingerprint, Group: v.Row.Group, RowID: v.RowID, Priority: v.Priority, Cause: v.Cause, Cost: v.Cost,
 		Score: v.Score, Price: v.Price, Grace: v.Grace, PreemptorPriority: v.PreemptorPriority, PreemptorCluster: v.PreemptorCluster,
 		PreemptorFingerprint: v.Preemptor.Fingerprint, PreemptorRowID: v.PreemptorRowID, Terms: termsOf(v.Terms), Domain: v.Domain, Cycle: d.cycle}

@@ -93,7 +93,7 @@ func (c *risks) announcedStill(id string) {
 	if !known || !inv.SetAnnounced(i, false) {
 		return
 	}
-	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Machine(i).Provider, Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
+	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Provider(i), Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
 		Detail: "The announced interruption did not happen, so the machine counts again."})
 	c.trigger(triggerMachine)
 }
