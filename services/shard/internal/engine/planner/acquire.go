@@ -119,6 +119,9 @@ func (al *allocator) reattribute(cl *clusterState, w *needState) {
 		return
 	}
 	from, order := lower(cl, w), cl.pack
+	if cl.lastClaimed < from {
+		return
+	}
 	for _, machines := range [2][]int32{cl.bound, cl.flight} {
 		list := al.x.list[:0]
 		for _, at := range machines {

@@ -160,6 +160,15 @@ func (s *domainSums) join(node int32) {
 	}
 }
 
+// gangKind is gangs that match the same classes and have the same unit and limit per host, whatever they ask for.
+type gangKind struct {
+	asked int // how often they looked at each domain
+	s     *domainSums
+}
+
+// scansMost is how many gangs of a kind look at each domain before it has sums, which cost as much as some of them.
+const scansMost = 16
+
 // domainPlace is the keys of 10.6 for a domain where nothing is creditable, in the form that compares fastest: satisfiable,
 // and then by what is Idle, or else by what is there at all; the least over-commitment; more machines; the smaller value.
 type domainPlace struct {
@@ -182,7 +191,8 @@ func (a *domainPlace) better(b *domainPlace) bool {
 	return a.last > b.last
 }
 
-// best returns the best domain for a gang where nothing is creditable, outside of skip, or -1, and whether it could hold the gang.
+// best returns the best domain for a gang where nothing is creditable, outside of skip, or -1, and whether it could hold the gang. A kind of which
+// many gangs ask has sums.
 func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {
 	if v := ts.w.Inventory.ClassVersion(); t.classes != v {
 		t.classes = v
@@ -193,16 +203,22 @@ func (ts *topologies) best(cl *clusterState, w *needState, t *topState, skip []i
 	for _, x := range cl.aggregate(w) { // what touches it counts
 		t.key = append(t.key, byte(min(x, 1)))
 	}
-	s := t.kinds[string(t.key)]
-	if c := ts.countsOf(t, cl.matcher(w)); s == nil || s.c != c || s.f != cl.f {
+	g := t.kinds[string(t.key)]
+	if g == nil {
 		if len(t.kinds) > kindsMax {
 			clear(t.kinds)
 		}
-		s = ts.sumsFor(cl, w, t, c)
-		t.kinds[string(t.key)] = s
+		g = &gangKind{}
+		t.kinds[string(t.key)] = g
 	}
-	s.sync(t)
-	q := domainQuery{s: s, agg: cl.aggregate(w), skip: skip, at: -1}
+	if g.asked++; g.asked <= scansMost && !ts.off.atOnce {
+		return ts.scan(cl, w, t, skip)
+	}
+	if c := ts.countsOf(t, cl.matcher(w)); g.s == nil || g.s.c != c || g.s.f != cl.f {
+		g.s = ts.sumsFor(cl, w, t, c)
+	}
+	g.s.sync(t)
+	q := domainQuery{s: g.s, agg: cl.aggregate(w), skip: skip, at: -1}
 	q.below(1, q.bound(1))
 	return q.at, q.best.first >= satisfiableBit
 }

@@ -17,7 +17,7 @@ func (al *allocator) canStart(cl *clusterState, w *needState) bool {
 	}
 	match.Subtract(lacks, al.freeFor(cl, w))
 	from := lower(cl, w)
-	if int(from) == len(cl.needs) {
+	if cl.lastClaimed < from {
 		return match.IsZero(lacks)
 	}
 	for _, list := range [2][]int32{cl.bound, cl.flight} {

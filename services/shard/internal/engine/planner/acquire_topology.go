@@ -18,10 +18,10 @@ type topState struct {
 	counts  []*domainCounts
 	rank    []int32 // by domain: the place of its value among all, by text
 	byRank  []int32
-	sorted  uint64                 // the last plan that put
-	order   []int32                // in order: domains by what they have, the least first
-	kinds   map[string]*domainSums // of gangs that match the same classes and have the same unit and limit per host
-	sums    int                    // dimensions of all domains in all sums
+	sorted  uint64  // the last plan that put
+	order   []int32 // in order: domains by what they have, the least first
+	kinds   map[string]*gangKind
+	sums    int // dimensions of all domains in all sums
 	key     []byte
 }
 
@@ -37,6 +37,8 @@ type topologies struct {
 	notified int         // how many of free.list they know of
 	here     place       // what is being taken lies there
 	slots    []cover.Slot
+	amounts  classAmounts
+	view     []int64
 }
 
 // forget forgets what is about matchers, supplies and projections that are gone.
@@ -72,7 +74,7 @@ func (ts *topologies) begin() {
 		top := ts.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.Top == top })
 		if at < 0 {
-			ts.list = append(ts.list, &topState{Domains: cover.Domains{Top: top, ByClass: top.ByClass(), Plan: ts.plans}, kinds: map[string]*domainSums{}})
+			ts.list = append(ts.list, &topState{Domains: cover.Domains{Top: top, ByClass: top.ByClass(), Plan: ts.plans}, kinds: map[string]*gangKind{}})
 			continue
 		}
 		old[at].reset(ts.plans)

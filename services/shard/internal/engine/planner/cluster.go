@@ -41,6 +41,7 @@ type clusterState struct {
 	listed         bool     // in publisher.ready
 	spreads        bool     // of those that are short, some have a hard spread
 	unclaimedStale bool     // of unclaimedAt: more may have been let go since
+	waitingStale   bool     // of waitingAt: the same
 	freed          bool     // credit let something go after others had looked for it
 	handsOver      bool     // an Idle machine was credited to a Need
 	reread         bool     // its machines were read again for this credit
@@ -78,6 +79,9 @@ type clusterState struct {
 
 	empty       []int32 // of machines: what an exchange gave back
 	unclaimedAt []int32 // those of bound that were unclaimed when it was listed
+	waitingAt   []int32 // the same of byID
+	waiting     int     // of flight: unclaimed
+	lastClaimed int32   // no Need behind it has a claim
 	excess      int     // the unclaimed ones that are Configured and ours
 	shorts      int     // Needs that are short, after credit
 	newsAt      int     // where they are in pendingList.news

@@ -172,7 +172,7 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 				return
 			}
 		}
-		for _, at := range cl.byID {
+		for _, at := range unclaimedInFlight(cl) {
 			if !cl.short(w) || again(at) {
 				return
 			}
@@ -198,7 +198,7 @@ func (c *crediting) roundSpill() {
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
 		untilNothing(cl, w, func() {
-			for _, at := range cl.byID {
+			for _, at := range unclaimedInFlight(cl) {
 				if !cl.short(w) || cl.claimInFlight(w, at) {
 					return
 				}

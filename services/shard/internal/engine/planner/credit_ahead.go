@@ -25,7 +25,7 @@ type ahead struct {
 }
 
 // LookParts is in how many parts matchers are made, and candidate indexes filled, that are all new: each asks about all classes. A cluster whose rows a plan has seen begins behind them.
-const LookParts = 16
+const LookParts = 32
 
 // AheadParts is in how many parts CreditAhead credits a cluster of so many rows: they are looked up in parts, it is begun, gangs fold and Needs are made in
 // parts, these are filed and credited, what no Need uses is swept away in parts, and what those that are short may choose from is put in order in parts.

@@ -38,6 +38,7 @@ func (cl *clusterState) chain(w *needState, at int32) {
 	cl.rooms.forget()
 	l := &cl.machines[at]
 	l.claim, l.next = w.at, -1
+	cl.lastClaimed = max(cl.lastClaimed, w.at)
 	l.bits &^= lKept
 	if w.lastOne >= 0 {
 		cl.machines[w.lastOne].next = at
@@ -84,7 +85,12 @@ func (cl *clusterState) release(at int32) {
 
 // countUnclaimed updates the counts when a machine loses its claim (by 1) or gets one (by -1).
 func (cl *clusterState) countUnclaimed(l *machineState, by int) {
-	if !l.state.Bound() || l.bits&lExcluded != 0 {
+	switch {
+	case l.bits&lExcluded != 0:
+		return
+	case !l.state.Bound():
+		cl.waiting += by
+		cl.waitingStale = cl.waitingStale || by > 0
 		return
 	}
 	cl.unclaimedCount += by
@@ -92,6 +98,19 @@ func (cl *clusterState) countUnclaimed(l *machineState, by int) {
 	if l.state == inventory.Configured && l.bits&lForeign == 0 {
 		cl.excess += by
 	}
+}
+
+// unclaimedInFlight lists by id the machines in flight that no Need claims. Some of them may have been claimed since the list was made.
+func unclaimedInFlight(cl *clusterState) []int32 {
+	if cl.waitingStale || len(cl.waitingAt) > 2*cl.waiting+8 {
+		cl.waitingStale, cl.waitingAt = false, cl.waitingAt[:0]
+		for _, at := range cl.byID {
+			if cl.machines[at].claim < 0 {
+				cl.waitingAt = append(cl.waitingAt, at)
+			}
+		}
+	}
+	return cl.waitingAt
 }
 
 // unclaimed lists the unclaimed bound machines in walk order. Some of them may have been claimed since the list was made.

@@ -245,7 +245,7 @@ func (c *crediting) spillGang(w *needState) {
 		}
 		cl.choose(w, x.buckets[best].value)
 	}
-	for _, at := range cl.byID {
+	for _, at := range unclaimedInFlight(cl) {
 		if values[at] == int64(w.domain) {
 			cl.claimInFlight(w, at)
 		}

@@ -69,6 +69,7 @@ func (m *members) gather() {
 	}
 	m.linkOwn()
 	cl.unclaimedCount, cl.excess, cl.unclaimedStale = len(cl.bound), 0, true
+	cl.waiting, cl.waitingStale, cl.lastClaimed = len(cl.flight), true, -1
 	for _, at := range cl.bound {
 		if l := &cl.machines[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
 			cl.excess++

@@ -66,8 +66,10 @@ func (pl *Planner) Counted() (sets, kinds int) {
 // are short.
 func (pl *Planner) Looks() (choice, reason int) {
 	for _, t := range pl.p.tops.list {
-		for _, s := range t.kinds {
-			choice += s.looks
+		for _, g := range t.kinds {
+			if g.s != nil {
+				choice += g.s.looks
+			}
 		}
 	}
 	for _, x := range append(pl.p.workers.others, &pl.p.workers.own) {
@@ -82,8 +84,8 @@ func (pl *Planner) Looks() (choice, reason int) {
 func (pl *Planner) Sums() int {
 	kept := map[*domainSums]bool{}
 	for _, t := range pl.p.tops.list {
-		for _, s := range t.kinds {
-			kept[s] = true
+		for _, g := range t.kinds {
+			kept[g.s] = g.s != nil
 		}
 		for _, c := range t.counts {
 			for _, s := range c.sums {
@@ -91,6 +93,7 @@ func (pl *Planner) Sums() int {
 			}
 		}
 	}
+	delete(kept, nil)
 	return len(kept)
 }
 

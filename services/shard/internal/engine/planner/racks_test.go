@@ -101,7 +101,7 @@ func TestGangsOfManySizesLookAtFewRacks(t *testing.T) {
 func TestGangsOfManyUnitsKeepFewSums(t *testing.T) {
 	s := newScript()
 	racksThatDiffer(s, 1_000, "speculative")
-	gangsOfSizes(s.w, 400, 1, 400, 3_000, true)
+	gangsOfSizes(s.w, 8_000, 1, 400, 3_000, true) // 20 of each
 	pl := planner.NewPlanner()
 	pl.Plan(engine.Input{World: s.w})
 	if n := pl.Sums(); n == 0 || n > 1<<19/2_000+1 {

@@ -9,7 +9,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -176,6 +175,7 @@ type homes struct {
 	kinds   map[string]*largest
 	kept    int // numbers in sums of kinds
 	key     []byte
+	amounts classAmounts
 }
 
 // largest is what domains could hold of gangs with one matcher, unit and limit per host, whatever these ask for (ENG-21.9).
@@ -197,7 +197,7 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 	}
 	h := &x.homes
 	if h.plan != re.plans {
-		*h = homes{plan: re.plans, kinds: map[string]*largest{}, key: h.key, foreign: h.foreign[:0]}
+		*h = homes{plan: re.plans, kinds: map[string]*largest{}, key: h.key, foreign: h.foreign[:0], amounts: h.amounts}
 	}
 	if h.cluster != cl {
 		had := len(h.foreign)
@@ -221,17 +221,18 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 		g = &largest{}
 		h.kinds[string(h.key)] = g
 		h.kept += 32
-		g.addForeign(cl, w, t, h.foreign, cl.values(re.w.Inventory, w.key))
+		g.addForeign(cl, w, t, h.foreign, cl.values(re.w.Inventory, w.key), &h.amounts)
 	}
 	h.kept -= len(g.sums)
-	found := g.holds(cl, w, t)
+	found := g.holds(cl, w, t, &h.amounts)
 	h.kept += len(g.sums)
 	return found
 }
 
 // holds reports whether some domain holds w. It looks at further ones if none does so far.
-func (g *largest) holds(cl *clusterState, w *needState, t *topState) bool {
+func (g *largest) holds(cl *clusterState, w *needState, t *topState, amounts *classAmounts) bool {
 	agg := cl.aggregate(w)
+	amounts.begin(cl)
 	for list := g.sums; len(list) > 0; list = list[len(agg):] {
 		if match.Covers(list, agg) {
 			return true
@@ -242,7 +243,7 @@ func (g *largest) holds(cl *clusterState, w *needState, t *topState) bool {
 			return false
 		}
 		sum := g.begin(len(agg))
-		addCells(cl, w, t.Top.Domains[g.next].Owned, sum)
+		amounts.addCells(cl, w, t.Top.Domains[g.next].Owned, sum)
 		found = match.Covers(sum, agg)
 		g.keep(sum)
 	}
@@ -270,24 +271,9 @@ func (g *largest) keep(sum []int64) {
 	}
 }
 
-// addCells adds up what machines that fit a gang have for it, and counts those that contribute.
-func addCells(cl *clusterState, w *needState, cells []inventory.Cell, into []int64) (n int32) {
-	for _, cell := range cells {
-		if !cl.fits(w, cell.Class) {
-			continue
-		}
-		if match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
-			n += cell.N
-		}
-		for j, s := range cl.amount(w, cell.Class) {
-			into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(cell.N)))
-		}
-	}
-	return n
-}
-
 // addForeign adds up the domains in which machines of other shards are bound to the cluster, with these.
-func (g *largest) addForeign(cl *clusterState, w *needState, t *topState, foreign []int32, values []int64) {
+func (g *largest) addForeign(cl *clusterState, w *needState, t *topState, foreign []int32, values []int64, amounts *classAmounts) {
+	amounts.begin(cl)
 	slices.SortFunc(foreign, func(a, b int32) int { return cmp.Compare(values[a], values[b]) })
 	for len(foreign) > 0 {
 		value, sum := values[foreign[0]], g.begin(cl.dimensions())
@@ -297,7 +283,7 @@ func (g *largest) addForeign(cl *clusterState, w *needState, t *topState, foreig
 			}
 		}
 		if d, known := t.Top.Domain(symbol.ID(value)); known {
-			addCells(cl, w, t.Top.Domains[d].Owned, sum)
+			amounts.addCells(cl, w, t.Top.Domains[d].Owned, sum)
 		}
 		g.keep(sum)
 	}
