@@ -210,6 +210,8 @@ const (
 	NeedDetail_NEED_DETAIL_OTHER_SHARD NeedDetail = 30
 	// The needs of the cluster look at more domains than one plan may; this one has its turn in one of the next plans.
 	NeedDetail_NEED_DETAIL_POSTPONED NeedDetail = 31
+	// Machines have too many values of its topology key for domains.
+	NeedDetail_NEED_DETAIL_TOO_MANY_DOMAINS NeedDetail = 32
 )
 
 // Enum value maps for NeedDetail.
@@ -247,6 +249,7 @@ var (
 		29: "NEED_DETAIL_GANG_SHORT",
 		30: "NEED_DETAIL_OTHER_SHARD",
 		31: "NEED_DETAIL_POSTPONED",
+		32: "NEED_DETAIL_TOO_MANY_DOMAINS",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -281,6 +284,7 @@ var (
 		"NEED_DETAIL_GANG_SHORT":        29,
 		"NEED_DETAIL_OTHER_SHARD":       30,
 		"NEED_DETAIL_POSTPONED":         31,
+		"NEED_DETAIL_TOO_MANY_DOMAINS":  32,
 	}
 )
 
@@ -327,6 +331,8 @@ const (
 	NeedHold_NEED_HOLD_NEW_CLUSTER NeedHold = 4
 	// Postponed to one of the next plans: the needs of the cluster look at more domains than one plan may.
 	NeedHold_NEED_HOLD_POSTPONED NeedHold = 5
+	// Machines have too many values of its topology key for domains.
+	NeedHold_NEED_HOLD_TOO_MANY_DOMAINS NeedHold = 6
 )
 
 // Enum value maps for NeedHold.
@@ -338,6 +344,7 @@ var (
 		3: "NEED_HOLD_BOOTSTRAP_BACKOFF",
 		4: "NEED_HOLD_NEW_CLUSTER",
 		5: "NEED_HOLD_POSTPONED",
+		6: "NEED_HOLD_TOO_MANY_DOMAINS",
 	}
 	NeedHold_value = map[string]int32{
 		"NEED_HOLD_UNSPECIFIED":       0,
@@ -346,6 +353,7 @@ var (
 		"NEED_HOLD_BOOTSTRAP_BACKOFF": 3,
 		"NEED_HOLD_NEW_CLUSTER":       4,
 		"NEED_HOLD_POSTPONED":         5,
+		"NEED_HOLD_TOO_MANY_DOMAINS":  6,
 	}
 )
 
@@ -6233,7 +6241,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\xb9\a\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\xdb\a\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -6268,14 +6276,16 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x1cNEED_DETAIL_CONFIGURE_FAILED\x10\x1c\x12\x1a\n" +
 	"\x16NEED_DETAIL_GANG_SHORT\x10\x1d\x12\x1b\n" +
 	"\x17NEED_DETAIL_OTHER_SHARD\x10\x1e\x12\x19\n" +
-	"\x15NEED_DETAIL_POSTPONED\x10\x1f*\xa7\x01\n" +
+	"\x15NEED_DETAIL_POSTPONED\x10\x1f\x12 \n" +
+	"\x1cNEED_DETAIL_TOO_MANY_DOMAINS\x10 *\xc7\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +
 	"\x11NEED_HOLD_OFFLINE\x10\x02\x12\x1f\n" +
 	"\x1bNEED_HOLD_BOOTSTRAP_BACKOFF\x10\x03\x12\x19\n" +
 	"\x15NEED_HOLD_NEW_CLUSTER\x10\x04\x12\x17\n" +
-	"\x13NEED_HOLD_POSTPONED\x10\x05*\xe1\x01\n" +
+	"\x13NEED_HOLD_POSTPONED\x10\x05\x12\x1e\n" +
+	"\x1aNEED_HOLD_TOO_MANY_DOMAINS\x10\x06*\xe1\x01\n" +
 	"\vMachineFlag\x12\x1c\n" +
 	"\x18MACHINE_FLAG_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12MACHINE_FLAG_STUCK\x10\x01\x12\x18\n" +

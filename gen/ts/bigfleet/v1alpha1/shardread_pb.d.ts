@@ -3400,6 +3400,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_POSTPONED = 31;
    */
   POSTPONED = 31,
+
+  /**
+   * Machines have too many values of its topology key for domains.
+   *
+   * @generated from enum value: NEED_DETAIL_TOO_MANY_DOMAINS = 32;
+   */
+  TOO_MANY_DOMAINS = 32,
 }
 
 /**
@@ -3454,6 +3461,13 @@ export enum NeedHold {
    * @generated from enum value: NEED_HOLD_POSTPONED = 5;
    */
   POSTPONED = 5,
+
+  /**
+   * Machines have too many values of its topology key for domains.
+   *
+   * @generated from enum value: NEED_HOLD_TOO_MANY_DOMAINS = 6;
+   */
+  TOO_MANY_DOMAINS = 6,
 }
 
 /**

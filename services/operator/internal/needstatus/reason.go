@@ -69,7 +69,7 @@ var byDetail = map[pb.NeedDetail]string{
 	pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER: ProviderUnavailable, pb.NeedDetail_NEED_DETAIL_PAUSED: Paused, pb.NeedDetail_NEED_DETAIL_RAIL: Paused,
 	pb.NeedDetail_NEED_DETAIL_PROVIDER_DOWN: ProviderUnavailable, pb.NeedDetail_NEED_DETAIL_LIMIT: QuotaExceeded,
 	pb.NeedDetail_NEED_DETAIL_CONFIGURE_FAILED: ConfigureFailed, pb.NeedDetail_NEED_DETAIL_OTHER_SHARD: Withheld,
-	pb.NeedDetail_NEED_DETAIL_POSTPONED: Provisioning,
+	pb.NeedDetail_NEED_DETAIL_POSTPONED: Provisioning, pb.NeedDetail_NEED_DETAIL_TOO_MANY_DOMAINS: TopologyUnsatisfiable,
 }
 
 var byReason = map[pb.UnmetReason]string{

@@ -24,6 +24,8 @@ type sessions struct {
 	pub        *publisher
 	reconciler *reconciler
 	rollups    *rollups
+
+	turned uint64 // of the inventory: how often topology keys turned out to have domains, or none
 }
 
 // rollups judges roll-ups and makes them the demand of their clusters.

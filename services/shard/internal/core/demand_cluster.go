@@ -59,6 +59,8 @@ func (c *sessions) hold(cl *cluster, n *demand.Need) demand.Hold {
 		return demand.HeldOffline
 	case c.rollups.unread(cl):
 		return demand.HeldNewCluster
+	case !c.world.Inventory.HasDomains(n.Form.TopologyKey()):
+		return demand.HeldTooManyDomains
 	case cl.templateUntil(n.Form.Fingerprint) > c.now:
 		return demand.HeldBootstrapBackoff
 	}
@@ -68,9 +70,14 @@ func (c *sessions) hold(cl *cluster, n *demand.Need) demand.Hold {
 	return demand.NotHeld
 }
 
-// bringHoldsUpToDate tells the engine of holds and facts that may have changed (SHARD-6.7).
+// bringHoldsUpToDate tells the engine of holds and facts that may have changed (SHARD-6.7). Which topology keys have domains follows from demand and machines.
 func (c *sessions) bringHoldsUpToDate() {
+	c.world.Inventory.ClassFor(c.world.Demand)
+	n := c.world.Inventory.Turned()
+	turned := n != c.turned
+	c.turned = n
 	for _, cl := range c.clusters.ordered {
+		cl.holds = cl.holds || turned
 		if cl.holds {
 			cl.holds = false
 			c.world.Demand.SetHolds(cl.Name, func(n *demand.Need) demand.Hold { return c.hold(cl, n) })

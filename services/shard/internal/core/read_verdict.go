@@ -9,6 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // Details that the shard adds to the engine's (SHARD-23.4). The numbers are those of bigfleet.v1alpha1.NeedDetail.
@@ -21,7 +22,10 @@ const (
 	DetailProviderDown    int32 = 26
 	DetailLimit           int32 = 27
 	DetailConfigureFailed int32 = 28
+	DetailTooManyDomains  int32 = 32
 )
+
+const tooManyDomainsRemedy = "Use a topology key that machines share. A spread over kubernetes.io/hostname limits the Pods of each host."
 
 // HeldBack reports whether the plan covers the row and something keeps it from being carried out: a pause, a dry run, a
 // limit, a provider that does not answer.
@@ -40,6 +44,8 @@ func (r *NeedRow) Detail() int32 {
 	switch {
 	case r.Verdict.Hold == demand.HeldNewCluster && r.Verdict.Status == engine.Short:
 		return DetailNewCluster
+	case r.Verdict.Hold == demand.HeldTooManyDomains && r.Verdict.Status == engine.Short:
+		return DetailTooManyDomains
 	case r.BlobText != "" && (r.Verdict.Detail == engine.DetailBootstrapBackoff || r.Verdict.Status == engine.OnTheWay):
 		return DetailBootstrapError
 	case r.ConfigureFailed != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
@@ -77,6 +83,8 @@ func (r *NeedRow) Text() string {
 		return "Suitable machines are withheld: " + r.BlockedBy + "."
 	case DetailNewCluster:
 		return "The cluster is new to this shard, which reads its provider's inventory again before it buys anything for it."
+	case DetailTooManyDomains:
+		return fmt.Sprintf("Machines have more than %d values of the topology key %s, which therefore has no domains: nothing is bought for this need.", inventory.DomainsMax, r.Form.TopologyKey())
 	case DetailLimit:
 		return "The actions planned for this need are held by a limit of its cluster: " + r.BlockedBy + "."
 	case DetailRail:
@@ -112,6 +120,8 @@ func (r *NeedRow) Remedy() string {
 		return "Restore the provider; the shard retries automatically. `bigfleet provider ping ADDRESS` shows whether it answers."
 	case DetailNewCluster:
 		return "No action is needed: this ends with the next List of the provider, or after two reconcile intervals if it does not answer."
+	case DetailTooManyDomains:
+		return tooManyDomainsRemedy
 	case DetailRail, DetailLimit:
 		return "Wait, or raise the limit in the shard's configuration."
 	}
@@ -124,6 +134,8 @@ func Suggestion(detail int32) string {
 	switch {
 	case detail == DetailBootstrapError:
 		return engine.DetailBootstrapBackoff.Remedy()
+	case detail == DetailTooManyDomains:
+		return tooManyDomainsRemedy
 	case !engine.Detail(detail).Planned():
 		return ""
 	}

@@ -42,6 +42,17 @@ type Form struct {
 	refs int32
 }
 
+// TopologyKey is the key of which values are domains for a Need, or "": Same wins over a spread (ENG-10.13).
+func (f *Form) TopologyKey() string {
+	switch {
+	case f.Same != nil:
+		return f.Same.Key
+	case len(f.Spread) > 0:
+		return f.Spread[0].Key
+	}
+	return ""
+}
+
 // Need is one row of demand (ENG-4.1).
 type Need struct {
 	Form      *Form
@@ -101,6 +112,7 @@ const (
 	HeldBootstrapBackoff
 	HeldNewCluster
 	HeldPostponed // by a plan, for itself (ENG-12.11)
+	HeldTooManyDomains
 )
 
 // Facts is what the core knows of a cluster beside its rows (ENG-2.5). The zero value is a cluster never heard of.

@@ -3,7 +3,7 @@ package engine
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 
 // Detail is the finer reason of a verdict (ENG-19.4, ENG-19.5). The numbers are those of the wire's NeedDetail; the
-// shell has details of its own, which no plan gives: 21 to 28. A detail is a constant, a line of detailCodes and a case of Reason.
+// shell has details of its own, which no plan gives: 21 to 28, and 32. A detail is a constant, a line of detailCodes and a case of Reason.
 type Detail uint8
 
 const (

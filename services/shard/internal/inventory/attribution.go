@@ -103,7 +103,9 @@ func sortPairs(w []symbol.ID) {
 }
 
 func (t *Table) releaseLabels(id uint32) {
-	for _, w := range t.labelSets.release(id) {
+	words := t.labelSets.release(id)
+	t.walkedOut(words)
+	for _, w := range words {
 		t.space.Strings.Release(w)
 	}
 }

@@ -1,5 +1,7 @@
 package inventory
 
+import "slices"
+
 // Demand is what says by which label keys machines are classed (ENG-6.5): demand.Table.
 type Demand interface {
 	ValueKeys() []string
@@ -19,7 +21,7 @@ type classedFor struct {
 // ClassFor classes machines by what profiles look at now. It costs nothing if that is as it was.
 func (t *Table) ClassFor(d Demand) {
 	now := classedFor{d, d.KeysVersion(), d.RulesVersion()}
-	if was := t.classed; was.demand == d && was.keys == now.keys && (was.rules == now.rules || !t.wide()) && !t.matchKeysDue() {
+	if was := t.classed; was.demand == d && was.keys == now.keys && (was.rules == now.rules || !t.wide()) && !t.matchKeysDue() && !slices.ContainsFunc(t.walked, (*Topology).due) {
 		return
 	}
 	t.classed = now

@@ -57,7 +57,7 @@ func (t *Table) Freeze(r *FreezeBuffer) *Frozen {
 		labelSets:  t.labelSets.clone(), projected: t.projected.clone(), attributions: t.attributions.clone(),
 		classes: slices.Clone(t.classes), freeClass: slices.Clone(t.freeClass), serial: t.serial, classVersion: t.classVersion,
 		keys: t.keys.clone(), keysAs: t.keysAs, typeKey: t.typeKey, zoneKey: t.zoneKey,
-		version: t.version, now: t.now, elsewhereVersion: t.elsewhereVersion,
+		version: t.version, now: t.now, elsewhereVersion: t.elsewhereVersion, domainsMax: t.domainsMax, turned: t.turned,
 	}}
 	for _, top := range t.topology {
 		x := frozenTopology{key: top.Key, values: make([]symbol.ID, len(top.Domains))}

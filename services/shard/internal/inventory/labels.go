@@ -40,18 +40,24 @@ func (l *labelSets) value(id uint32, key symbol.ID) (symbol.ID, bool) {
 	return 0, false
 }
 
-// some says which of the keys some set has.
-func (l *labelSets) some(keys []symbol.ID) map[symbol.ID]bool {
-	out, left := map[symbol.ID]bool{}, slices.Clone(keys)
-	slices.Sort(left)
-	for id := 0; id < len(l.sets) && len(left) > 0; id++ {
-		for w := l.get(uint32(id)); len(w) > 0; w = w[2:] {
-			if at, in := slices.BinarySearch(left, w[0]); in {
-				out[w[0]] = true
-				left = slices.Delete(left, at, at+1)
-			}
-		}
+// values says how many values the sets have of the keys of topologies.
+func (l *labelSets) values(of []*Topology) map[symbol.ID]int {
+	var keys []symbol.ID
+	for _, top := range of {
+		keys = append(keys, top.Key)
 	}
+	out, seen := map[symbol.ID]int{}, map[symbol.ID][]uint64{} // a bit for each value
+	l.each(keys, func(_ int, key, value symbol.ID) {
+		bits, at := seen[key], int(value/64)
+		if at >= len(bits) {
+			bits = append(bits, make([]uint64, at+1-len(bits))...)
+			seen[key] = bits
+		}
+		if bit := uint64(1) << (value % 64); bits[at]&bit == 0 {
+			bits[at] |= bit
+			out[key]++
+		}
+	})
 	return out
 }
 

@@ -138,6 +138,8 @@ func (k *matchKeys) clone() matchKeys {
 const (
 	spareKeys   = 64
 	spareValues = 1024 // of one key among the classes: one with more would split them for nothing
+	// spareDomains is how many domains the topologies of such keys have together.
+	spareDomains = 1 << 16
 )
 
 // SetMatchKeys states which keys profiles look at. Machines that have a label by which classes now differ in another way are

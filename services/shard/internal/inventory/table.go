@@ -65,9 +65,11 @@ type Table struct {
 	topology         []*Topology
 	topologyOf       map[symbol.ID]*Topology
 	walked           []*Topology // those that a machine may be in: each change of a machine looks at them
-	release          [2]List     // by hold clock: on-demand, spot
-	inFlight         List        // in flight, by id
-	held             List        // owned, Idle or Speculative, without promise, with a mark; by id
+	domainsMax       int         // DomainsMax, but in tests
+	turned           uint64
+	release          [2]List // by hold clock: on-demand, spot
+	inFlight         List    // in flight, by id
+	held             List    // owned, Idle or Speculative, without promise, with a mark; by id
 	counts           [states]int
 	billed           wide
 	clusterLog       clusterLog
@@ -86,7 +88,8 @@ type failure struct {
 // New returns an empty table in the given space.
 func New(space *symbol.Space) *Table {
 	t := &Table{space: space, promises: map[Index]Promise{}, marks: map[Index][]Withheld{}, errors: map[Index]failure{},
-		shapes: newShapes(), labelSets: newLabelSets(), projected: newLabelSets(), classIDs: map[classKey]uint32{}, attributions: newAttributionTable()}
+		shapes: newShapes(), labelSets: newLabelSets(), projected: newLabelSets(), classIDs: map[classKey]uint32{}, attributions: newAttributionTable(),
+		domainsMax: DomainsMax}
 	t.typeKey, t.zoneKey = space.Strings.Intern(TypeKey), space.Strings.Intern(ZoneKey)
 	return t
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
+// DomainsMax is of how many values of a key each is a domain. A key with more tells machines apart, not places, and has no domain (ENG-10.14).
+const DomainsMax = 1 << 16
+
 // Topology keeps the free machines by their value of one key (ENG-21.9).
 type Topology struct {
 	Key     symbol.ID
@@ -15,6 +18,8 @@ type Topology struct {
 	owned   int            // domains with an owned machine that has not failed
 	byClass bool           // every class has one value, so that the lists of classes are those of domains
 	walked  bool           // some set of labels has or had the key, or it is byClass
+	many    bool           // sets of labels have more values than DomainsMax,
+	margin  int            // and that stays so while so many more sets come, or go if it has many; below 0 they are counted again
 	log     []DomainChange // the last changes
 	logBase uint64         // number of the first one
 }
@@ -91,9 +96,10 @@ func (d *Domain) RunStart(k Pool, class uint32) (chunk, pos int) {
 	return chunk, pos
 }
 
-// SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten, but for up to spareKeys that machines have:
-// they may come again, and each would index all machines again.
+// SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten, but for up to spareKeys that machines have,
+// with spareDomains together: they may come again, and each would index all machines again.
 func (t *Table) SetTopologyKeys(keys []string) {
+	turned := t.countAgain()
 	old := make(map[symbol.ID]*Topology, len(t.topology))
 	for _, top := range t.topology {
 		old[top.Key] = top
@@ -102,7 +108,7 @@ func (t *Table) SetTopologyKeys(keys []string) {
 	for _, key := range keys {
 		id := t.space.Strings.Intern(key)
 		top := old[id]
-		if top == nil {
+		if top == nil || turned[top] {
 			t.version++
 			top = &Topology{Key: id, byValue: map[symbol.ID]int32{}, byClass: id == t.typeKey || id == t.zoneKey}
 			fresh = append(fresh, top)
@@ -112,12 +118,12 @@ func (t *Table) SetTopologyKeys(keys []string) {
 		}
 		next = append(next, top)
 	}
-	spare := spareKeys
+	spare, domains := spareKeys, spareDomains
 	for _, top := range t.topology {
 		switch {
 		case old[top.Key] != top:
-		case spare > 0 && top.worth():
-			spare--
+		case spare > 0 && domains >= len(top.Domains) && !turned[top] && top.worth():
+			spare, domains = spare-1, domains-len(top.Domains)
 			next = append(next, top)
 		default:
 			for d := range top.Domains {
@@ -147,31 +153,83 @@ func (t *Table) findTopologies() {
 // walk takes a new set of labels, with which machines may come into topologies in which none was.
 func (t *Table) walk(words []symbol.ID) {
 	for ; len(words) > 0; words = words[2:] {
-		if top := t.topologyOf[words[0]]; top != nil && !top.walked {
+		top := t.topologyOf[words[0]]
+		if top == nil {
+			continue
+		}
+		if !top.many {
+			top.margin--
+		}
+		if !top.walked {
 			top.walked = true
 			t.walked = append(t.walked, top)
 		}
 	}
 }
 
-// worth reports whether a topology without demand is kept: machines are in it, and not each in a domain of its own.
+// walkedOut takes the labels of a set that is forgotten.
+func (t *Table) walkedOut(words []symbol.ID) {
+	for ; len(words) > 0; words = words[2:] {
+		if top := t.topologyOf[words[0]]; top != nil && top.many {
+			top.margin--
+		}
+	}
+}
+
+// worth reports whether a topology without demand is kept: machines are in it, or it has no domains because they are too many, and so costs nothing.
 func (top *Topology) worth() bool {
-	return len(top.Domains) <= spareValues && slices.ContainsFunc(top.Domains, func(d Domain) bool { return len(d.Owned)+len(d.Cells[0])+len(d.Cells[1]) > 0 })
+	return top.many || slices.ContainsFunc(top.Domains, func(d Domain) bool { return len(d.Owned)+len(d.Cells[0])+len(d.Cells[1]) > 0 })
 }
 
 // fill indexes machines in new topologies. A key that no machine has costs nothing.
 func (t *Table) fill(fresh []*Topology) {
-	var keys []symbol.ID
+	values := t.labelSets.values(fresh)
 	for _, top := range fresh {
-		keys = append(keys, top.Key)
-	}
-	has := t.labelSets.some(keys)
-	for _, top := range fresh {
-		if top.walked = top.byClass || has[top.Key]; top.walked {
+		top.count(values[top.Key], t.domainsMax)
+		if top.walked = top.byClass || values[top.Key] > 0; top.walked && !top.many {
 			t.fillOne(top)
 		}
 	}
 }
+
+// count takes how many values sets of labels have, and reports whether the topology has or loses its domains by that.
+func (top *Topology) count(values, most int) (turned bool) {
+	had := top.many
+	if top.many = values > most && !top.byClass; top.many {
+		top.margin = values - most - 1
+	} else {
+		top.margin = most - values
+	}
+	return top.many != had
+}
+
+// countAgain counts values of topologies where that is due, and returns those that have to be made again.
+func (t *Table) countAgain() (turned map[*Topology]bool) {
+	due := slices.DeleteFunc(slices.Clone(t.walked), func(top *Topology) bool { return !top.due() })
+	values := t.labelSets.values(due)
+	for _, top := range due {
+		if top.count(values[top.Key], t.domainsMax) {
+			if turned == nil {
+				turned = map[*Topology]bool{}
+				t.turned++
+				t.domainsVersion++
+			}
+			turned[top] = true
+		}
+	}
+	return turned
+}
+
+func (top *Topology) due() bool { return top.margin < 0 && !top.byClass }
+
+// HasDomains reports whether values of a topology key of the demand are domains, as ClassFor has found it last.
+func (t *Table) HasDomains(key string) bool {
+	id, known := t.space.Strings.Find(key)
+	return !known || t.topologyOf[id] == nil || !t.topologyOf[id].many
+}
+
+// Turned is how often a key that stays in the demand had no domains any more, or had some again.
+func (t *Table) Turned() uint64 { return t.turned }
 
 // fillOne goes through the free machines in the order of a domain's pools, so that each is appended, and looks at each set of labels once.
 func (t *Table) fillOne(top *Topology) {
@@ -253,6 +311,9 @@ func (top *Topology) domainOf(t *Table, i Index) int32 {
 
 // indexOwned counts an owned machine in its domain.
 func (top *Topology) indexOwned(t *Table, i Index, by int32) {
+	if top.many {
+		return
+	}
 	if d := top.domainOf(t, i); d >= 0 {
 		had := top.owned
 		if top.own(d, t.rows.at(i).Class, by); top.owned != had {
@@ -262,6 +323,9 @@ func (top *Topology) indexOwned(t *Table, i Index, by int32) {
 }
 
 func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
+	if top.many {
+		return
+	}
 	d := top.domainOf(t, i)
 	if d < 0 {
 		return

@@ -12,9 +12,35 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
+// hasMany reports whether labels of machines, their providers' or their Nodes', have more values of a key than make domains.
+func (t *Table) hasMany(key symbol.ID) bool {
+	values := map[symbol.ID]bool{}
+	for i := range Index(t.rows.n) {
+		if t.rows.at(i).flags&isLive == 0 {
+			continue
+		}
+		l := t.nodeLabels[i]
+		for _, set := range []uint32{t.labels[i], l.provider, l.node} {
+			if v, has := t.labelSets.value(set, key); has {
+				values[v] = true
+			}
+		}
+	}
+	return len(values) > t.domainsMax
+}
+
 // whole compares each topology with what the rows say: counts of free and of owned machines by class, and the order of pools.
 func whole(t *rapid.T, tab *Table) {
 	for _, top := range tab.topology {
+		if top.many && len(top.Domains) > 0 {
+			t.Fatalf("%s has many values, and domains", tab.space.Strings.Text(top.Key))
+		}
+		if many := tab.hasMany(top.Key); top.many != many && !top.byClass && !top.due() {
+			t.Fatalf("%s has many values: %v, and it is not counted again", tab.space.Strings.Text(top.Key), many)
+		}
+		if top.many {
+			continue
+		}
 		if tab.topologyOf[top.Key] != top || len(top.Domains) > 0 && !slices.Contains(tab.walked, top) {
 			t.Fatalf("%s is not found", tab.space.Strings.Text(top.Key))
 		}
@@ -73,6 +99,7 @@ func TestTopologiesComeAndGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		space := symbol.NewSpace()
 		tab := New(space)
+		tab.domainsMax = rapid.SampledFrom([]int{1, 2, DomainsMax}).Draw(t, "domains at most")
 		mod := &model{machines: map[string]*modelMachine{}}
 		keys := []string{"rack", "zone", ZoneKey, TypeKey, "none"}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -87,6 +114,11 @@ func TestTopologiesComeAndGo(t *testing.T) {
 				}
 				tab.SetMatchKeys(MatchKeys{Values: values, Presence: some})
 				tab.SetTopologyKeys(some)
+				for _, top := range tab.topology {
+					if top.due() || !top.byClass && top.many != tab.hasMany(top.Key) {
+						t.Fatal("what has domains does not follow from the machines")
+					}
+				}
 			}
 			step(t, tab, mod)
 			whole(t, tab)
@@ -108,10 +140,10 @@ func racks(machines, labels int) *Table {
 	return tab
 }
 
-// ENG-21.9: a key that comes again finds its index. What is kept is bounded: a key that no machine has, and one that tells machines apart, are not.
+// ENG-21.9: a key that comes again finds its index. What is kept is bounded: a key that no machine has is not, and all have so many domains together.
 func TestTopologiesAreRemembered(t *testing.T) {
 	tab := racks(2000, 3)
-	for i := range 2000 {
+	for i := range spareDomains - 150 {
 		tab.Put(Machine{ID: fmt.Sprintf("h%06d", i), State: Idle, Provider: "p", Labels: []Label{{Key: "host", Value: fmt.Sprint(i)}}})
 	}
 	find := func(key string) *Topology {
@@ -119,14 +151,15 @@ func TestTopologiesAreRemembered(t *testing.T) {
 		return tab.TopologyOf(id)
 	}
 	tab.SetTopologyKeys([]string{"host", "label00", "unknown"})
-	first := find("label00")
+	first, hosts := find("label00"), find("host")
 	tab.SetTopologyKeys([]string{"label01"})
 	tab.SetTopologyKeys([]string{"label00"})
-	if find("label00") != first || find("label01") == nil {
+	if find("label00") != first || find("host") != hosts || find("label01") == nil {
 		t.Error("an index of machines was made again, or forgotten")
 	}
-	if find("host") != nil || find("unknown") != nil {
-		t.Error("a key that is not worth it is remembered")
+	tab.SetTopologyKeys([]string{"label02"})
+	if find("host") != nil || find("unknown") != nil || find("label00") != first {
+		t.Error("a key that no machine has is remembered, or more domains than are kept")
 	}
 	for k := range 3 * spareKeys {
 		key := fmt.Sprint("many", k)
@@ -137,6 +170,51 @@ func TestTopologiesAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+// ENG-10.14: a key of which machines have more values than make domains has none, which is what machines say and not what they said, and costs nothing but
+// a look at all labels.
+func TestTopologyKeysThatTellMachinesApart(t *testing.T) {
+	tab := New(symbol.NewSpace())
+	put := func(i int, host string) {
+		tab.Put(Machine{ID: fmt.Sprint("m", i), State: Idle, Provider: "p", Labels: []Label{{Key: "host", Value: host}}})
+	}
+	key := tab.space.Strings.Intern("host")
+	d := &keysOf{topology: []string{"host"}}
+	domains := func(want int) {
+		t.Helper()
+		tab.ClassFor(d)
+		if n := len(tab.TopologyOf(key).Domains); n != want || tab.HasDomains("host") != (want > 0) {
+			t.Errorf("%d domains, want %d", n, want)
+		}
+	}
+	for i := range DomainsMax {
+		put(i, fmt.Sprint("h", i))
+	}
+	domains(DomainsMax)
+	put(DomainsMax, "h0") // a machine more, and no value
+	domains(DomainsMax)
+	put(DomainsMax, "another")
+	before := tab.Turned()
+	domains(0)
+	put(DomainsMax+1, "one more")
+	domains(0)
+	put(DomainsMax+1, "h0")
+	put(DomainsMax, "h0")
+	domains(DomainsMax)
+	if n := tab.Turned() - before; n != 2 {
+		t.Errorf("%d changes, want 2", n)
+	}
+}
+
+// keysOf is demand that names these keys.
+type keysOf struct{ topology []string }
+
+func (d *keysOf) ValueKeys() []string               { return nil }
+func (d *keysOf) PresenceKeys() []string            { return nil }
+func (d *keysOf) TopologyKeys() []string            { return d.topology }
+func (d *keysOf) Values(string) ([]string, []int64) { return nil, nil }
+func (d *keysOf) KeysVersion() uint64               { return 1 }
+func (d *keysOf) RulesVersion() uint64              { return 1 }
 
 // ENG-21.9: what a change of a machine costs does not depend on how many topology keys all clusters name together: those of machines are looked at. A key becomes
 // one of them with the first machine that has it.

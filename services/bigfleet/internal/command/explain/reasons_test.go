@@ -135,6 +135,10 @@ func reasons() []reason {
 			v.Operator("red", nil).Asks(needs...)
 			return "red", "web-1599"
 		}, []string{"look at more racks or zones than one plan can", "Try: No action is needed."}},
+		{pb.NeedDetail_NEED_DETAIL_TOO_MANY_DOMAINS, racks(1<<16 + 1), nil, func(v *virtual.Fleet) (string, string) {
+			v.Operator("red", nil).Asks(virtual.Need("web", 2, 4, 0, virtual.Spread(virtual.RackKey)))
+			return "red", "web"
+		}, []string{"Machines have more than 65536 values of the topology key " + virtual.RackKey, "Try: Use a topology key that machines share"}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))

@@ -187,7 +187,7 @@ func (e LiftHolds) Apply(w *engine.World) string {
 		at := 0
 		changed := w.Demand.SetHolds(c.Name, func(n *demand.Need) demand.Hold {
 			at++
-			if e.Key == nil || n.RowKey() == *e.Key {
+			if (e.Key == nil || n.RowKey() == *e.Key) && holds[at-1] != demand.HeldTooManyDomains {
 				return demand.NotHeld
 			}
 			return holds[at-1]
