@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
-	"strconv"
 )
 
 // form returns the Form of a profile in canonical form and adds one user.
@@ -163,23 +162,6 @@ func (t *Table) RulesVersion() uint64 { return t.rulesVersion }
 
 // Rules is how many rows differ in what machines they match, of those in the demand, those being taken in, and those that left it and are not swept yet.
 func (t *Table) Rules() int { return len(t.rules) }
-
-// Values lists the values of a label key that requirements in the demand name, and the numbers that they compare the value with, ascending and each once.
-func (t *Table) Values(key string) (values []string, bounds []int64) {
-	named, compared := map[string]bool{}, map[int64]bool{}
-	for _, r := range t.rules {
-		eachRequirement(r.requirements, r.preferences, func(r *Requirement) {
-			for i := 0; i < len(r.Values) && r.Key == key; i++ {
-				if r.Op != Gt && r.Op != Lt {
-					named[r.Values[i]] = true
-				} else if n, err := strconv.ParseInt(r.Values[i], 10, 64); err == nil {
-					compared[n] = true
-				}
-			}
-		})
-	}
-	return slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(compared))
-}
 
 func eachRequirement(list []Requirement, preferences []Preference, visit func(r *Requirement)) {
 	for i := range list {

@@ -7,7 +7,7 @@ type Demand interface {
 	ValueKeys() []string
 	PresenceKeys() []string
 	TopologyKeys() []string
-	Values(key string) (values []string, bounds []int64)
+	Values(key string) (values, alike []string, bounds []int64)
 	KeysVersion() uint64  // grows when one of the lists changes,
 	RulesVersion() uint64 // and when values may
 }

@@ -16,9 +16,9 @@ type MatchKeys struct {
 	Values   []string // In, NotIn, Gt, Lt, and Same with values listed
 	Presence []string // Exists, DoesNotExist, and Same and hard spread
 
-	// Named lists the values that profiles name of a key, and the numbers that they compare its values with, ascending and each once. It is asked about wide
-	// keys alone (ENG-6.5b), and not kept. Without it no key is wide.
-	Named func(key string) (values []string, bounds []int64)
+	// Named lists the values that profiles name of a key, for each the least one that they all answer alike, and the numbers that they compare its values with:
+	// ascending and each once, but for alike. It is asked about wide keys alone (ENG-6.5b), and not kept. Without it no key is wide.
+	Named func(key string) (values, alike []string, bounds []int64)
 	Wide  int // a key is wide of which machines have more values; 0: WideMin
 }
 
@@ -35,15 +35,15 @@ type matchKeys struct {
 // namedValues are the values of a wide key that tell classes apart. Integers that profiles compare with the same result count as one value: its text is an
 // integer like them, and none that is named.
 type namedValues struct {
-	values map[symbol.ID]bool
+	values map[symbol.ID]symbol.ID // what stands for each of them
 	bounds []int64
 	ranges []symbol.ID // what is below the first bound, equals it, lies between it and the second one, and so on; 0 where nothing is
 }
 
 // of returns the value that stands for a value.
 func (n *namedValues) of(str *symbol.Table, value symbol.ID) symbol.ID {
-	if n.values[value] {
-		return value
+	if like, named := n.values[value]; named {
+		return like
 	}
 	if len(n.bounds) > 0 {
 		if v, err := strconv.ParseInt(str.Text(value), 10, 64); err == nil {
@@ -58,10 +58,11 @@ func (n *namedValues) of(str *symbol.Table, value symbol.ID) symbol.ID {
 }
 
 // newNamedValues makes them from what profiles name, as one user of each text.
-func newNamedValues(str *symbol.Table, values []string, bounds []int64) *namedValues {
-	n := &namedValues{map[symbol.ID]bool{}, bounds, make([]symbol.ID, 2*len(bounds)+1)}
-	for _, v := range values {
-		n.values[str.Intern(v)] = true
+func newNamedValues(str *symbol.Table, values, alike []string, bounds []int64) *namedValues {
+	n := &namedValues{make(map[symbol.ID]symbol.ID, len(values)), bounds, make([]symbol.ID, 2*len(bounds)+1)}
+	for i, v := range values {
+		id := str.Intern(v)
+		n.values[id], _ = str.Find(alike[i]) // which is v, or came before
 	}
 	name := func(at int, v int64) {
 		text := strconv.FormatInt(v, 10)
@@ -145,13 +146,14 @@ const (
 // SetMatchKeys states which keys profiles look at. Machines that have a label by which classes now differ in another way are
 // classed again. No other machine is touched: a key that no machine has costs nothing, however often such keys come and go.
 func (t *Table) SetMatchKeys(k MatchKeys) {
-	if narrow := t.setMatchKeys(k); narrow && len(t.classIDs) > ClassesMany {
+	if narrow, left := t.setMatchKeys(k, nil); narrow && (len(t.classIDs) > ClassesMany || left != nil) {
 		k.Wide = 1
-		t.setMatchKeys(k)
+		t.setMatchKeys(k, left)
 	}
 }
 
-func (t *Table) setMatchKeys(k MatchKeys) (narrow bool) {
+// setMatchKeys also classes the machines with the sets of labels that an attempt before it has left.
+func (t *Table) setMatchKeys(k MatchKeys, sets []bool) (narrow bool, left []bool) {
 	here := t.keyValues()
 	has := func(id symbol.ID) bool { return len(here[id]) > 0 }
 	intern := func(keys []string) (ids []symbol.ID) {
@@ -177,8 +179,8 @@ func (t *Table) setMatchKeys(k MatchKeys) (narrow bool) {
 		}
 	}
 	t.keys = next
-	if sets := t.labelSets.projectedApart(t.space.Strings, differ, &old, &next); sets != nil {
-		t.classAgain(sets)
+	if sets = t.labelSets.projectedApart(t.space.Strings, differ, &old, &next, sets); sets != nil && !t.classAgain(sets, narrow) {
+		left = sets
 	}
 	t.keysAs = len(t.classIDs)
 	for _, id := range old.all() {
@@ -187,7 +189,7 @@ func (t *Table) setMatchKeys(k MatchKeys) (narrow bool) {
 	for _, id := range slices.Sorted(maps.Keys(old.named)) {
 		old.named[id].release(t.space.Strings)
 	}
-	return narrow
+	return narrow, left
 }
 
 // namesAlike reports whether the same values of a key tell classes apart.
@@ -196,7 +198,7 @@ func (k *matchKeys) namesAlike(other *matchKeys, key symbol.ID) bool {
 	return a == b || a != nil && b != nil && maps.Equal(a.values, b.values) && slices.Equal(a.bounds, b.bounds)
 }
 
-// namedMax is how many values of a wide key all clusters together may name; of more, all values tell classes apart.
+// namedMax is how many values of a wide key all clusters together may tell apart; of more, all values tell classes apart.
 const namedMax = 1 << 16
 
 // name finds the wide keys, and the values of them that profiles name, and reports whether some key of several values is none. A key stays wide while it is in use.
@@ -208,10 +210,10 @@ func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol
 	var wide, fresh []symbol.ID
 	for _, id := range next.values {
 		switch {
-		case id == t.typeKey || id == t.zoneKey || len(here[id]) == 0: // those have one value in a class, and no machine has these
+		case id == t.typeKey || id == t.zoneKey || k.Wide == 0 && len(here[id]) == 0: // those have one value in a class, and no machine has these
 		case t.keys.named[id] != nil || t.keys.use(id) == byValue && len(here[id]) > least:
 			wide = append(wide, id)
-		case t.keys.use(id) != byValue:
+		case k.Wide > 0 || t.keys.use(id) != byValue: // or here is not complete
 			fresh = append(fresh, id)
 		default:
 			narrow = narrow || len(here[id]) > 1
@@ -224,8 +226,9 @@ func (t *Table) name(next *matchKeys, k MatchKeys, here map[symbol.ID]map[symbol
 		if next.named[id] != nil { // it is listed twice
 			continue
 		}
-		if values, bounds := k.Named(t.space.Strings.Text(id)); len(values)+len(bounds) <= namedMax {
-			next.named[id] = newNamedValues(t.space.Strings, values, bounds)
+		values, alike, bounds := k.Named(t.space.Strings.Text(id))
+		if differ := len(slices.Compact(slices.Sorted(slices.Values(alike)))); differ+len(bounds) <= namedMax {
+			next.named[id] = newNamedValues(t.space.Strings, values, alike, bounds)
 		}
 	}
 	return narrow
@@ -267,9 +270,14 @@ func (t *Table) spare(next *matchKeys, here map[symbol.ID]map[symbol.ID]bool) {
 	slices.Sort(next.presence)
 }
 
-// classAgain finds the classes of the machines with these sets of labels.
-func (t *Table) classAgain(sets []bool) {
+// classAgain finds the classes of the machines with these sets of labels. If some key may become wide it gives up when so many classes have come that it
+// will: numbers of classes are never fewer, and each requirement has a bit for each.
+func (t *Table) classAgain(sets []bool, narrow bool) (done bool) {
+	most := len(t.classIDs) + ClassesMany
 	for i := range Index(t.rows.n) {
+		if narrow && len(t.classIDs) > most {
+			return false
+		}
 		if t.rows.at(i).flags&isLive == 0 || !sets[t.labels[i]] {
 			continue
 		}
@@ -281,10 +289,11 @@ func (t *Table) classAgain(sets []bool) {
 		}
 		t.releaseClass(old) // classFor has added a user, the same one or another
 	}
+	return true
 }
 
-// projectedApart says of which sets a label with one of some keys counts as another one than before, or nil if of none.
-func (l *labelSets) projectedApart(str *symbol.Table, keys []symbol.ID, before, now *matchKeys) (sets []bool) {
+// projectedApart says of which sets a label with one of some keys counts as another one than before, beside those that are given, or nil if of none.
+func (l *labelSets) projectedApart(str *symbol.Table, keys []symbol.ID, before, now *matchKeys, sets []bool) []bool {
 	l.each(keys, func(set int, key, value symbol.ID) {
 		was, had := before.project(str, key, value)
 		if is, has := now.project(str, key, value); was != is || had != has {

@@ -108,8 +108,8 @@ func TestSpareKeysAreBounded(t *testing.T) {
 }
 
 // namedHosts says that profiles name some values of each key.
-func namedHosts(values ...string) func(string) ([]string, []int64) {
-	return func(string) ([]string, []int64) { return values, nil }
+func namedHosts(values ...string) func(string) (values, alike []string, bounds []int64) {
+	return func(string) ([]string, []string, []int64) { return values, values, nil }
 }
 
 // ENG-6.5b: of a key that tells all machines apart, only the values that profiles name tell classes apart, and only the machines with a value that comes into
@@ -176,7 +176,9 @@ func TestKeysBecomeWideAsMachinesCome(t *testing.T) {
 // first or the machines.
 func TestKeysThatTellManyApartTogetherAreWide(t *testing.T) {
 	const racks, places = 200, 100
-	keys := MatchKeys{Values: []string{"rack", "place"}, Named: func(key string) ([]string, []int64) { return []string{key + "7"}, nil }}
+	keys := MatchKeys{Values: []string{"rack", "place"}, Named: func(key string) (values, alike []string, bounds []int64) {
+		return []string{key + "7"}, []string{key + "7"}, nil
+	}}
 	put := func(tab *Table) {
 		for i := range racks * places {
 			tab.Put(Machine{ID: fmt.Sprintf("m%05d", i), State: Idle, Provider: "p",
@@ -197,6 +199,26 @@ func TestKeysThatTellManyApartTogetherAreWide(t *testing.T) {
 				t.Errorf("%d classes, want those of one rack or another and of one place or another", n)
 			}
 			tab.SetMatchKeys(keys)
+		}
+	}
+}
+
+// ENG-6.5b: numbers of classes are never fewer, and so keys that would make a class of each machine together do not make them first.
+func TestKeysThatBecomeWideMakeFewClasses(t *testing.T) {
+	const side = 230
+	tab := New(symbol.NewSpace())
+	for i := range side * side {
+		row := 0
+		if i > side*side/2 {
+			row = i % 1000
+		}
+		tab.Put(Machine{ID: fmt.Sprintf("m%05d", i), State: Idle, Provider: "p",
+			Labels: []Label{{Key: "rack", Value: fmt.Sprint("rack", i%side)}, {Key: "place", Value: fmt.Sprint("place", i/side)}, {Key: "row", Value: fmt.Sprint("row", row)}}})
+	}
+	for _, keys := range [][]string{{"rack", "place", "row"}, {"place", "row"}, {"rack"}, {"place", "rack"}, {"place", "rack", "row"}} {
+		tab.SetMatchKeys(MatchKeys{Values: keys, Named: namedHosts("rack7", "row7")})
+		if live, all := tab.liveClasses(), tab.Classes(); live > 300 || all > ClassesMany+10 {
+			t.Errorf("%v: %d classes, of %d numbers", keys, live, all)
 		}
 	}
 }
@@ -227,7 +249,9 @@ func TestIntegersBetweenBoundsAreOneValue(t *testing.T) {
 		{[]string{"-1", "0", "1", "6", "8"}, []int64{0, 7}, 11},
 		{nil, []int64{math.MinInt64, math.MaxInt64}, 4},
 	} {
-		tab.SetMatchKeys(MatchKeys{Values: []string{"slot"}, Named: func(string) ([]string, []int64) { return x.values, x.bounds }})
+		tab.SetMatchKeys(MatchKeys{Values: []string{"slot"}, Named: func(string) (values, alike []string, bounds []int64) {
+			return x.values, x.values, x.bounds
+		}})
 		if n := tab.liveClasses(); n != x.want {
 			t.Errorf("%v and %v: %d classes, want %d", x.values, x.bounds, n, x.want)
 		}

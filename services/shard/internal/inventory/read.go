@@ -184,8 +184,8 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 }
 
 func (top *Topology) clone() *Topology {
-	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue), byClass: top.byClass, walked: top.walked, many: top.many, margin: top.margin, log: slices.Clone(top.log),
-		logBase: top.logBase}
+	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue), byClass: top.byClass, walked: top.walked, owned: top.owned, many: top.many, margin: top.margin,
+		log: slices.Clone(top.log), logBase: top.logBase}
 	for i := range c.Domains {
 		c.Domains[i].Owned = slices.Clone(top.Domains[i].Owned)
 		for k := range c.Domains[i].Pools {

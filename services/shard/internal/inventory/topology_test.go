@@ -209,12 +209,12 @@ func TestTopologyKeysThatTellMachinesApart(t *testing.T) {
 // keysOf is demand that names these keys.
 type keysOf struct{ topology []string }
 
-func (d *keysOf) ValueKeys() []string               { return nil }
-func (d *keysOf) PresenceKeys() []string            { return nil }
-func (d *keysOf) TopologyKeys() []string            { return d.topology }
-func (d *keysOf) Values(string) ([]string, []int64) { return nil, nil }
-func (d *keysOf) KeysVersion() uint64               { return 1 }
-func (d *keysOf) RulesVersion() uint64              { return 1 }
+func (d *keysOf) ValueKeys() []string                                    { return nil }
+func (d *keysOf) PresenceKeys() []string                                 { return nil }
+func (d *keysOf) TopologyKeys() []string                                 { return d.topology }
+func (d *keysOf) Values(string) (values, alike []string, bounds []int64) { return nil, nil, nil }
+func (d *keysOf) KeysVersion() uint64                                    { return 1 }
+func (d *keysOf) RulesVersion() uint64                                   { return 1 }
 
 // ENG-21.9: what a change of a machine costs does not depend on how many topology keys all clusters name together: those of machines are looked at. A key becomes
 // one of them with the first machine that has it.

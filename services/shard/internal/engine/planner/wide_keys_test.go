@@ -62,6 +62,34 @@ func TestRowsNameAFewOfManyHosts(t *testing.T) {
 	}
 }
 
+// ENG-6.5b: the values of one long list are one, whatever else names some of them: a row that lists each rack makes no class of each.
+func TestRowsThatListManyValuesMakeFewClasses(t *testing.T) {
+	const racks = 2 * inventory.WideMin
+	w := newScript().w
+	var all []string
+	for i := range 2 * racks {
+		w.Inventory.Put(inventory.Machine{ID: fmt.Sprintf("m%04d", i), State: inventory.Speculative, Provider: "p", Resources: []resource.Quantity{{Name: "cpu", Milli: 4000}},
+			Labels: []inventory.Label{{Key: "rack", Value: fmt.Sprint(i / 2)}}})
+		all = append(all, fmt.Sprint(i/2))
+	}
+	cpu := []resource.Quantity{{Name: "cpu", Milli: 4000}}
+	var rows []demand.Row
+	for i, r := range []demand.Requirement{{Op: demand.In, Values: all[:racks]}, {Op: demand.NotIn, Values: all}, {Op: demand.In, Values: all[racks/2 : racks+9]}, {Op: demand.In, Values: []string{"17"}},
+		{Op: demand.Gt, Values: []string{"50"}}} {
+		r.Key = "rack"
+		rows = append(rows, demand.Row{Profile: demand.Profile{Requirements: []demand.Requirement{r}}, Group: fmt.Sprint(i), RowID: fmt.Sprint(i), Aggregate: cpu, MinUnit: cpu})
+	}
+	pl := planner.NewPlanner()
+	for n := range rows {
+		w.Demand.Replace("red", rows[:n+1], nil, int64(n))
+		in := engine.Input{World: w}
+		sameBytes(t, w, pl.Plan(in), reference.Plan(in))
+		if got := liveClasses(w.Inventory); got > 12 {
+			t.Errorf("%d rows: %d classes", n+1, got)
+		}
+	}
+}
+
 func liveClasses(inv *inventory.Table) (n int) {
 	for id := range inv.Classes() {
 		if inv.Class(uint32(id)).Serial != 0 {
