@@ -48,21 +48,25 @@ func (c *Indexes) Begin(w *engine.World) (fresh bool) {
 }
 
 type candidateKey struct {
-	m      *match.Matcher
+	m      *match.Matcher // nil: any that matches set
+	set    uint32
 	f      *match.Projection
 	bucket demand.Bucket
 }
 
 // Of returns the candidate index of a Need, up to date.
 func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *Index {
-	key := candidateKey{m, f, b}
+	key := candidateKey{m: m, f: f, bucket: b}
+	if m.Indifferent() { // so what it matches tells all
+		key.m, key.set = nil, c.SetOf(m)
+	}
 	k := c.indexes[key]
 	if k == nil {
-		k = &Index{m: m, f: f, bucket: b}
+		k = &Index{f: f, bucket: b}
 		c.indexes[key] = k
 	}
-	if k.version != m.Changed || k.base == nil {
-		k.version = m.Changed
+	if k.version < m.Changed || k.base == nil {
+		k.m, k.version = m, m.Version
 		c.slots = c.slots[:0]
 		for _, id := range m.Classes {
 			c.slots = append(c.slots, Slot{Class: id})

@@ -35,7 +35,6 @@ type Catalog struct {
 	swept    int        // ids that the sweep under way has looked at
 	everyF   []*Projection
 	sets     map[string]uint32 // numbers of sets of classes,
-	setsAs   uint64            // as of this version of the classes,
 	lastSet  uint32
 	scratch  []byte
 }
@@ -210,18 +209,18 @@ func (c *Catalog) Example(supply uint32) (class uint32, ok bool) {
 // setsMax bounds how many sets of classes are remembered with their numbers.
 const setsMax = 4096
 
-// SetOf numbers what a matcher matches: matchers with one number match the same classes, as they are now. Rows may each exclude something else that no
+// SetOf numbers what a matcher matches: matchers with one number match the same classes. Rows may each exclude something else that no
 // machine has, and so have as many matchers with one answer.
 func (c *Catalog) SetOf(m *Matcher) uint32 {
-	if m.number != 0 && m.as == m.Version {
+	if m.number != 0 && m.as >= m.Changed {
 		return m.number
 	}
-	if c.sets == nil || c.setsAs != m.Version || len(c.sets) >= setsMax {
-		c.sets, c.setsAs = map[string]uint32{}, m.Version
+	if c.sets == nil || len(c.sets) >= setsMax {
+		c.sets = map[string]uint32{}
 	}
 	c.scratch = c.scratch[:0]
-	for _, word := range m.set {
-		c.scratch = binary.LittleEndian.AppendUint64(c.scratch, word)
+	for _, id := range m.Classes {
+		c.scratch = binary.AppendUvarint(c.scratch, uint64(id))
 	}
 	n := c.sets[string(c.scratch)]
 	if n == 0 {

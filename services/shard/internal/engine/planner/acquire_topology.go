@@ -80,6 +80,7 @@ func (ts *topologies) begin() {
 		old[at].reset(ts.plans)
 		ts.list = append(ts.list, old[at])
 	}
+	clear(old[:cap(old)]) // what is known of keys that are gone
 }
 
 // reset forgets what the plan before took.
@@ -211,7 +212,7 @@ func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
 	set := ts.cat.SetOf(m)
 	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.set == set })
 	if at < 0 {
-		if len(t.counts) == countsMax {
+		if n := len(t.counts); n == countsMax || n*len(t.Top.Domains)*ts.cat.Supplies() > countedMax {
 			t.forget()
 		}
 		ts.notify() // the counts begun below include what was taken before
@@ -226,8 +227,8 @@ func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
 	return c
 }
 
-// countsMax bounds how many sets of classes are remembered per key; then all are counted again.
-const countsMax = 64
+// countsMax bounds how many sets of classes are remembered per key, and countedMax their numbers of eight bytes; then all are counted again.
+const countsMax, countedMax = 64, 1 << 23
 
 func (c *domainCounts) sync(ts *topologies, t *topState) {
 	if len(c.log) > 4*len(t.Top.Domains) {

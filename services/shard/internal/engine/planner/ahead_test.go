@@ -180,19 +180,20 @@ func TestMatchersOfNewRowsAreMadeInParts(t *testing.T) {
 func TestIndexesOfShortRowsAreFilledInParts(t *testing.T) {
 	const rows = 2_000
 	s := newScript()
-	s.lines(`
-		need red/web cpu=8 unit=cpu:4
-		machine m1 speculative cpu=16 label.rack=ra
-		machine m2 speculative cpu=16 label.rack=rb`)
+	s.lines("need red/web cpu=8 unit=cpu:4")
+	for pool := range 11 {
+		s.lines(fmt.Sprintf("machine m%[1]d speculative cpu=16 label.pool=p%[1]d", pool))
+	}
 	pl := planner.NewPlanner()
 	pl.Plan(engine.Input{World: s.w})
-	list := make([]demand.Row, rows)
-	for i := range list {
-		list[i] = demand.Row{Group: fmt.Sprint(i), RowID: fmt.Sprint(i), Aggregate: []resource.Quantity{{Name: "cpu", Milli: 4_000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 4_000}}}
-		list[i].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.NotIn, Values: []string{fmt.Sprint(i)}}}
-		list[i].Seal()
-	}
-	s.w.Demand.Replace("red", list, nil, 2)
+	s.w.Demand.Replace("red", excludingRows(rows, "pool", func(i int) (values []string) { // each another set
+		for pool := range 11 {
+			if i>>pool&1 == 1 {
+				values = append(values, fmt.Sprint("p", pool))
+			}
+		}
+		return append(values, "none")
+	}), nil, 2)
 	before := pl.Fills()
 	for part := range planner.AheadParts(rows) {
 		pl.CreditAhead(engine.Input{World: s.w}, "red", part)
@@ -210,5 +211,28 @@ func TestIndexesOfShortRowsAreFilledInParts(t *testing.T) {
 	}
 	if err := sameResult(planner.Plan(engine.Input{World: s.w}), got); err != nil {
 		t.Error(err)
+	}
+}
+
+// excludingRows are rows that differ in the values of a key that they exclude.
+func excludingRows(n int, key string, values func(i int) []string) []demand.Row {
+	list := make([]demand.Row, n)
+	for i := range list {
+		list[i] = demand.Row{Group: fmt.Sprint(i), RowID: fmt.Sprint(i), Aggregate: []resource.Quantity{{Name: "cpu", Milli: 4_000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 4_000}}}
+		list[i].Profile.Requirements = []demand.Requirement{{Key: key, Op: demand.NotIn, Values: values(i)}}
+		list[i].Seal()
+	}
+	return list
+}
+
+// ENG-21.8: rows that match the same machines share a candidate index, whatever each of them excludes: one cluster can state as many requirements as rows.
+func TestRowsThatMatchTheSameShareACandidateIndex(t *testing.T) {
+	s := newScript()
+	s.lines("machine m1 speculative cpu=16 label.pool=p1\nmachine m2 speculative cpu=16 label.pool=p2")
+	s.w.Demand.Replace("red", excludingRows(500, "pool", func(i int) []string { return []string{fmt.Sprint("none", i)} }), nil, 2)
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: s.w})
+	if n := pl.Fills(); n != 1 {
+		t.Errorf("%d indexes are filled", n)
 	}
 }
