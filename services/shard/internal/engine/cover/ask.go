@@ -66,27 +66,37 @@ func (c *Search) CostOf(p pick) uint64 { return uint64(c.mk.tier(p.Group).cost) 
 // NewAllocation says that what follows is asked in another allocation.
 func (c *Search) NewAllocation() { c.last.fresh = false }
 
-// HasFree reports whether a pool has a free machine of a candidate index that holds the unit.
-func (c *Search) HasFree(free *FreePool, x *Index, unit []int64, k inventory.Pool) bool {
+// None is the cost of no machine.
+const None = math.MaxUint64
+
+// CheapestOf returns the cost of the cheapest free machine of a candidate index that holds the unit, or None.
+func (c *Search) CheapestOf(free *FreePool, x *Index, unit []int64, k inventory.Pool) (cost uint64) {
 	c.free, c.domain, c.avoid, c.Spare = free, nil, c.avoid[:0], c.Spare[:0]
-	c.mk, c.pool = x, k
+	c.mk, c.pool, cost = x, k, None
 	c.fitUsed()
-	for s := range c.mk.groups {
-		if match.Covers(c.mk.supply(int32(s)), unit) && c.front(int32(s)) >= 0 {
-			return true
+	for _, s := range x.byCost {
+		if uint64(x.costs[s]) >= cost {
+			break
+		}
+		if match.Covers(x.supply(s), unit) {
+			if g := c.front(s); g >= 0 {
+				cost = min(cost, uint64(x.tier(g).cost))
+			}
 		}
 	}
-	return false
+	return cost
 }
 
-// Cheapest returns the cost and the order of the cheapest single machine that covers what a search was asked, if there is one.
-func Cheapest(c *Search) (cost int64, order uint32) {
-	c.prepare()
-	_, end := c.look()
-	if end.group < 0 {
-		return math.MaxInt64, math.MaxUint32
+// FirstOf returns the first free machine of a class in a domain, by id, but for those that AvoidFor has collected.
+func (c *Search) FirstOf(t *Domains, d int32, k inventory.Pool, class uint32) (m Machine, order uint32) {
+	x := t.cursor(d, k, class)
+	if !x.known || c.free.IsTaken(x.first.Index) || t.ByClass || len(c.Spare) > 0 {
+		c.pool, c.domain, c.byClass, c.left, c.domainAt = k, &t.Top.Domains[d], t.ByClass, t, d
+		var w walker
+		c.walk(&w, class)
+		x.known, x.first, x.order = len(c.Spare) == 0, Machine{w.at, class}, w.order
 	}
-	return end.cost, c.first(end.group)
+	return x.first, x.order
 }
 
 // answer is one machine of a group that was the whole answer, without a tie.

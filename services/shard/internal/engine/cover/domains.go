@@ -47,7 +47,7 @@ func (t *Domains) takenOf(d int32, k inventory.Pool) *domainTaken {
 		x.n, x.cursors, x.lateN = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], 0
 		clear(x.n)
 		for i := range x.cursors {
-			x.cursors[i].chunk = -1
+			x.cursors[i] = cursor{chunk: -1}
 		}
 	}
 	for _, class := range x.late[:x.lateN] {
@@ -83,7 +83,7 @@ func (t *Domains) Take(class uint32, d int32, k inventory.Pool, by int32) {
 	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
 	x.n[at] += by
 	if by < 0 {
-		x.cursors[at].chunk = -1
+		x.cursors[at] = cursor{chunk: -1}
 	}
 }
 

@@ -29,7 +29,12 @@ func (k Kind) Class() uint32 { return uint32(k >> 1) }
 // Pool is the one that the machine was in.
 func (k Kind) Pool() inventory.Pool { return inventory.Pool(k & 1) }
 
-type cursor struct{ chunk, pos int32 }
+type cursor struct {
+	chunk, pos int32
+	known      bool // first is the one found last, with this order
+	first      Machine
+	order      uint32
+}
 
 // Machine is a free machine.
 type Machine struct {

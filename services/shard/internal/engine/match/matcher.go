@@ -115,6 +115,9 @@ func (m *Matcher) list() {
 // Has reports whether a class matches. Sync has seen the class.
 func (m *Matcher) Has(class uint32) bool { return m.set[class/64]&(1<<(class%64)) != 0 }
 
+// Alike reports whether two matchers that have seen the same classes match the same ones.
+func (m *Matcher) Alike(other *Matcher) bool { return m == other || slices.Equal(m.set, other.set) }
+
 // resolve looks up the symbols of keys and values.
 func (m *Matcher) resolve(inv *inventory.Table) {
 	m.terms = resolved(m.terms[:0], m.Form.Requirements, inv)

@@ -15,8 +15,6 @@ type Rooms struct {
 	Units      []int64 // under each of them
 	Skew       int32
 	MinDomains int32
-
-	raised []int64
 }
 
 // Reset begins again with empty rooms under some values.
@@ -58,19 +56,7 @@ func (r *Rooms) mayHold(low int64) int64 {
 }
 
 // Served is how many units run in the end, in whatever order they come.
-func (r *Rooms) Served() int64 { return r.served(r.Units) }
-
-func (r *Rooms) served(units []int64) (sum int64) {
-	low := int64(math.MaxInt64)
-	for _, u := range units {
-		low = min(low, u)
-	}
-	most := r.mayHold(low)
-	for _, u := range units {
-		sum = resource.AddSat(sum, min(u, most))
-	}
-	return sum
-}
+func (r *Rooms) Served() int64 { return r.Raised(nil, 0) }
 
 // Total is the room under all values.
 func (r *Rooms) Total() (sum int64) {
@@ -139,14 +125,22 @@ func (r *Rooms) Spares(at int, units, asked int64) bool {
 }
 
 // Raised is how many units run if each value that grows has at least so much room.
-func (r *Rooms) Raised(grows []bool, level int64) int64 {
-	r.raised = append(r.raised[:0], r.Units...)
-	for i := range r.raised {
-		if grows[i] {
-			r.raised[i] = max(r.raised[i], level)
+func (r *Rooms) Raised(grows []bool, level int64) (sum int64) {
+	raised := func(i int, u int64) int64 {
+		if i < len(grows) && grows[i] {
+			return max(u, level)
 		}
+		return u
 	}
-	return r.served(r.raised)
+	low := int64(math.MaxInt64)
+	for i, u := range r.Units {
+		low = min(low, raised(i, u))
+	}
+	most := r.mayHold(low)
+	for i, u := range r.Units {
+		sum = resource.AddSat(sum, min(raised(i, u), most))
+	}
+	return sum
 }
 
 // Level is the least room for all values that grow with which so many units run, or the most that is of use.
@@ -157,7 +151,14 @@ func (r *Rooms) Level(grows []bool, asked int64) int64 {
 			low = min(low, u)
 		}
 	}
-	return smallest(min(asked, r.mayHold(low)), func(level int64) bool { return r.Raised(grows, level) >= asked })
+	most, least := max(0, min(asked, r.mayHold(low))), int64(0)
+	if lacks := asked - r.Served(); lacks > 0 { // with one level more, no more than one unit more runs under each value
+		least = min(most, (lacks-1)/int64(max(1, len(r.Units)))+1)
+	}
+	if r.Raised(grows, least) >= asked {
+		return least
+	}
+	return smallest(most, func(level int64) bool { return level > least && r.Raised(grows, level) >= asked })
 }
 
 // Layers replaces the room under each value by what so many units take of it when they lie as evenly as there is room, one more under the

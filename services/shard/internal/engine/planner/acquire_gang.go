@@ -87,12 +87,11 @@ func (ga *gangAllocator) creditOne(cl *clusterState, w *needState, at int32, val
 	if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !match.Touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
 		return
 	}
-	x.collect(cl, w, at, values)
+	in := x.collect(cl, w, at, values)
 	for len(ga.counts) < len(x.buckets) {
 		ga.counts = append(ga.counts, 0)
 	}
-	v := symbol.ID(values[at])
-	ga.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
+	ga.counts[in]++
 }
 
 // bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
@@ -19,9 +20,16 @@ type spreading struct {
 	acquirer *acquirer
 	cover    *cover.Search
 
+	cl    *clusterState
+	need  *needState
+	top   *topState
+	parts []*cover.Index // by domain, see zoneIndexes
+	costs []uint64       // by class, where there are none of these: what a machine costs the Need, or cover.None if it cannot use it
+	least [2][]uint64    // by pool and domain: cost of the cheapest machine that is free for the Need, or cover.None
+
 	match.Rooms
-	grows []bool   // by value: a machine is free for the Need
 	at    []int32  // by domain: 1 plus where its value is counted, or 0
+	grows []bool   // by value: a machine is free for the Need
 	full  []string // values under which none is taken
 	zones []zone
 	picks []spreadPick
@@ -32,33 +40,32 @@ type spreading struct {
 // zone is a value under which a pool has a machine for the Need.
 type zone struct {
 	d      int32 // domain
-	at     int   // in Values
+	k      inventory.Pool
 	target int64
-	cost   int64 // of the cheapest machine,
+	cost   uint64 // of the cheapest machine,
+	known  bool   // which is
+	first  cover.Machine
 	order  uint32
 }
 
 // spreadPick is a machine on paper.
 type spreadPick struct {
 	cover.Machine
-	at    int
+	d     int32
 	units int64
 	cost  uint64
 	order uint32
 }
 
-// withFree fills in the room that a Need has. Values under which a machine is free for it count, too.
+// withFree fills in the room that a Need has, and what is free for it. Values under which a machine is free for it count, too.
 func (s *spreading) withFree(cl *clusterState, w *needState) {
-	r := roomsOf(cl, w)
-	s.Copy(r)
-	s.grows = s.grows[:0]
-	for range s.Values {
-		s.grows = append(s.grows, false)
-	}
-	t := s.tops.of(w.key)
+	s.cl, s.need, s.top = cl, w, s.tops.of(w.key)
+	s.Copy(roomsOf(cl, w))
+	t := s.top
 	if t == nil {
 		return
 	}
+	s.price()
 	s.at = slices.Grow(s.at[:0], len(t.Top.Domains))[:len(t.Top.Domains)]
 	clear(s.at)
 	for i, v := range s.Values {
@@ -66,55 +73,75 @@ func (s *spreading) withFree(cl *clusterState, w *needState) {
 			s.at[d] = int32(i) + 1
 		}
 	}
-	for d := range t.Top.Domains {
-		if !s.freeIn(cl, w, t, d, inventory.IdlePool) && !s.freeIn(cl, w, t, d, inventory.SpeculativePool) {
-			continue
+	for k := range s.least {
+		s.least[k] = s.least[k][:0]
+		for d := range t.Top.Domains {
+			s.least[k] = append(s.least[k], s.cheapest(int32(d), inventory.Pool(k)))
+			if s.at[d] == 0 && s.least[k][d] != cover.None {
+				s.Values, s.Units = append(s.Values, t.Top.Domains[d].Value), append(s.Units, 0)
+				s.at[d] = int32(len(s.Values))
+			}
 		}
-		if s.at[d] == 0 {
-			s.Values, s.Units, s.grows = append(s.Values, t.Top.Domains[d].Value), append(s.Units, 0), append(s.grows, false)
-			s.at[d] = int32(len(s.Values))
-		}
-		s.grows[s.at[d]-1] = s.open(t, d)
 	}
 }
 
-// freeIn reports whether a pool of a domain has a machine that w could take.
-func (s *spreading) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool) bool {
-	if !s.free.Any(cl.matcher(w), k) {
-		return false
+// cheapest is the cost of the cheapest machine of a pool in a domain that the Need could take, or cover.None.
+func (s *spreading) cheapest(d int32, k inventory.Pool) (least uint64) {
+	if least = cover.None; !s.free.Any(s.cl.matcher(s.need), k) {
+		return least
 	}
-	if s.byZone(cl, t) {
-		return s.cover.HasFree(s.free, s.zoneIndexes(cl, w, t)[d], cl.unit(w), k)
+	if s.parts != nil {
+		return s.cover.CheapestOf(s.free, s.parts[d], s.cl.unit(s.need), k)
 	}
-	s.cover.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
-	for i, cell := range t.Top.Domains[d].Cells[k] {
-		if cl.fits(w, cell.Class) && t.Left(s.free, d, k, i) > s.cover.Avoided(cell.Class) {
-			return true
+	s.avoid(d, k)
+	for i, x := range s.top.Top.Domains[d].Cells[k] {
+		if c := s.costs[x.Class]; c < least && s.top.Left(s.free, int(d), k, i) > s.cover.Avoided(x.Class) {
+			least = c
 		}
 	}
-	return false
+	return least
 }
 
-func (s *spreading) inDomain(t *topState, d int) func(i inventory.Index) bool {
+// avoid collects the machines of a pool of a domain that the cluster must not take.
+func (s *spreading) avoid(d int32, k inventory.Pool) {
+	if len(s.w.Inventory.Avoided(s.cl.d.ID)) > 0 {
+		s.cover.AvoidFor(s.free, s.cl.d.ID, k, s.inDomain(d))
+	}
+}
+
+func (s *spreading) inDomain(d int32) func(i inventory.Index) bool {
 	return func(i inventory.Index) bool {
-		v, has := s.w.Inventory.Value(i, t.Top.Key)
-		return has && v == t.Top.Domains[d].Value
+		v, has := s.w.Inventory.Value(i, s.top.Top.Key)
+		return has && v == s.top.Top.Domains[d].Value
 	}
 }
 
-// byZone reports whether the free machines of a domain of t follow from classes alone. It is the hook of the candidate indexes by zone.
-func (s *spreading) byZone(cl *clusterState, t *topState) bool {
-	return !s.off.noZones && t.ByClass && len(s.w.Inventory.Avoided(cl.d.ID)) == 0
+// price says what machines of each class cost the Need. If free machines of a domain follow from classes alone, as every class has one value of
+// the key, the candidate indexes by domain say it. It is their hook.
+func (s *spreading) price() {
+	cl, w, inv := s.cl, s.need, s.w.Inventory
+	s.cover.AvoidFor(s.free, cl.d.ID, inventory.IdlePool, nil)
+	s.parts, s.costs = nil, s.costs[:0]
+	if !s.off.noZones && s.top.ByClass && len(inv.Avoided(cl.d.ID)) == 0 {
+		s.parts = s.cat.ZonesOf(s.cat.Of(cl.matcher(w), cl.f, w.bucket), s.top.Top)
+		return
+	}
+	for range inv.Classes() {
+		s.costs = append(s.costs, cover.None)
+	}
+	for _, c := range cl.matcher(w).Classes {
+		if cl.fits(w, c) {
+			s.costs[c] = uint64(cl.matcher(w).Cost(c, inv.Class(c), w.bucket))
+		}
+	}
 }
 
-// zoneIndexes returns the candidate indexes of a Need by domain of a key that every class has one value of.
-func (s *spreading) zoneIndexes(cl *clusterState, w *needState, t *topState) []*cover.Index {
-	return s.cat.ZonesOf(s.cat.Of(cl.matcher(w), cl.f, w.bucket), t.Top)
-}
+// room is what the value of a domain has.
+func (s *spreading) room(d int32) int64 { return s.Units[s.at[d]-1] }
 
 // open reports whether machines of a domain may be taken.
-func (s *spreading) open(t *topState, d int) bool {
-	return len(s.full) == 0 || !slices.Contains(s.full, s.w.Space.Strings.Text(t.Top.Domains[d].Value))
+func (s *spreading) open(d int) bool {
+	return len(s.full) == 0 || !slices.Contains(s.full, s.w.Space.Strings.Text(s.top.Top.Domains[d].Value))
 }
 
 // acquire takes free machines until w is covered or nothing helps: room beyond its demand first where kube-scheduler would put its Pods now (ENG-13.9a).
@@ -122,129 +149,191 @@ func (s *spreading) acquire(cl *clusterState, w *needState) {
 	if !cl.short(w) {
 		return
 	}
+	if s.withFree(cl, w); s.top == nil {
+		return
+	}
 	asked := cl.unitsIn(w, cl.aggregate(w))
 	if room := cl.headroomOf(w); room > 0 && len(cl.d.FullOf(int(w.row))) > 0 {
 		s.full = cl.d.FullOf(int(w.row))
-		s.takeAll(cl, w, min(asked, resource.AddSat(roomsOf(cl, w).Served(), room)))
+		s.takeAll(min(asked, resource.AddSat(roomsOf(cl, w).Served(), room)))
 		s.full = nil
 	}
-	s.takeAll(cl, w, asked)
+	s.takeAll(asked)
 }
 
 // takeAll takes free machines, as evenly over the values as units are, until so many units run or nothing helps.
-func (s *spreading) takeAll(cl *clusterState, w *needState, asked int64) {
+func (s *spreading) takeAll(asked int64) {
 	for took := true; took; {
-		idle := s.takeEvenly(cl, w, inventory.IdlePool, asked)
-		took = s.takeEvenly(cl, w, inventory.SpeculativePool, asked) || idle
+		idle := s.takeEvenly(inventory.IdlePool, asked)
+		took = s.takeEvenly(inventory.SpeculativePool, asked) || idle
 	}
 }
 
 // takeEvenly raises the room under each value by machines of one pool.
-func (s *spreading) takeEvenly(cl *clusterState, w *needState, k inventory.Pool, asked int64) bool {
-	t := s.tops.of(w.key)
-	if t == nil || !s.free.Any(cl.matcher(w), k) {
-		return false
-	}
-	s.withFree(cl, w)
+func (s *spreading) takeEvenly(k inventory.Pool, asked int64) bool {
 	if s.Served() >= asked {
 		return false
 	}
 	s.zones, s.picks = s.zones[:0], s.picks[:0]
-	for d := range t.Top.Domains {
-		if s.open(t, d) && s.freeIn(cl, w, t, d, k) {
-			s.zones = append(s.zones, zone{d: int32(d), at: int(s.at[d]) - 1})
+	s.grows = slices.Grow(s.grows[:0], len(s.Values))[:len(s.Values)]
+	clear(s.grows)
+	for d, at := range s.at {
+		if min(s.least[0][d], s.least[1][d]) == cover.None || !s.open(d) {
+			continue
+		}
+		if s.grows[at-1] = true; s.least[k][d] != cover.None {
+			s.zones = append(s.zones, zone{d: int32(d), k: k, cost: s.least[k][d]})
 		}
 	}
 	if len(s.zones) == 0 {
 		return false
 	}
-	s.aim(cl, w, t, k, asked)
+	s.aim(asked)
 	for i := range s.zones {
-		if z := &s.zones[i]; z.target > s.Units[z.at] {
-			s.pickIn(cl, w, t, k, z)
+		if z := &s.zones[i]; z.target > s.room(z.d) {
+			s.pickIn(z)
 		}
 	}
 	s.dropUnneeded(asked)
-	for _, p := range s.picks {
-		s.acquirer.take(cl, w, p.Index, k)
+	for _, p := range slices.Backward(s.picks) { // as actions are sorted
+		s.acquirer.take(s.cl, s.need, p.Index, k)
 	}
-	cl.recount(w)
+	s.cl.recount(s.need)
+	s.tops.of(s.need.key) // counts what was taken
+	for _, p := range s.picks {
+		s.least[k][p.d] = s.cheapest(p.d, k)
+	}
 	return len(s.picks) > 0
 }
 
 // aim says how much room each value shall have: all one unit less than the level, and as many of them the level as it takes, those with the
 // cheapest machine first.
-func (s *spreading) aim(cl *clusterState, w *needState, t *topState, k inventory.Pool, asked int64) {
+func (s *spreading) aim(asked int64) {
 	level := s.Level(s.grows, asked)
-	extra := int64(len(s.zones))
+	extra := len(s.zones)
 	if s.Raised(s.grows, level) >= asked {
-		extra = asked - s.Raised(s.grows, level-1)
+		extra = int(min(int64(extra), asked-s.Raised(s.grows, level-1)))
 	}
-	lower := int64(0)
+	lower := 0 // so many come first that have less
 	for i := range s.zones {
-		z := &s.zones[i]
-		if z.target = level - 1; s.Units[z.at] < level {
+		if s.zones[i].target = level - 1; s.room(s.zones[i].d) < level {
+			s.zones[i], s.zones[lower] = s.zones[lower], s.zones[i]
 			lower++
 		}
 	}
-	if extra < lower {
-		for i := range s.zones {
-			z := &s.zones[i]
-			s.ask(cl, w, t, k, z, cl.unit(w))
-			z.cost, z.order = cover.Cheapest(s.cover)
-		}
-		slices.SortFunc(s.zones, func(a, b zone) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.order, b.order)) })
+	heap := s.zones[:lower]
+	if extra >= lower {
+		extra, heap = lower, nil
 	}
-	for i := range s.zones {
-		if z := &s.zones[i]; extra > 0 && s.Units[z.at] < level {
-			z.target = level
-			extra--
+	for at := len(heap) / 2; at >= 0; at-- {
+		s.sift(heap, at)
+	}
+	for i := range extra {
+		if at := lower - 1 - i; heap == nil {
+			s.zones[at].target = level
+		} else {
+			heap[0].target = level
+			heap[0], heap[at] = heap[at], heap[0]
+			s.sift(heap[:at], 0)
 		}
 	}
 }
 
-// ask asks the cover rule for machines of one domain.
-func (s *spreading) ask(cl *clusterState, w *needState, t *topState, k inventory.Pool, z *zone, rest []int64) {
-	c := s.cover
-	c.Ask(s.free, cl.d.ID, k, cl.unit(w), rest, w.bits&wMany != 0, cl.perHost(w))
-	if s.byZone(cl, t) {
-		c.Everywhere(s.zoneIndexes(cl, w, t)[z.d])
-		return
+// sift moves a zone of a heap to its place among those below it: the one with the cheapest machine comes first.
+func (s *spreading) sift(heap []zone, at int) {
+	for next := 2*at + 1; next < len(heap); at, next = next, 2*next+1 {
+		if next+1 < len(heap) && s.cheaper(&heap[next+1], &heap[next]) {
+			next++
+		}
+		if !s.cheaper(&heap[next], &heap[at]) {
+			return
+		}
+		heap[at], heap[next] = heap[next], heap[at]
 	}
-	c.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, int(z.d)))
-	s.tops.candidatesIn(&s.acquirer.local, cl, w, t, int(z.d), k)
-	c.In(&s.acquirer.local, &t.Domains, z.d)
 }
 
-// pickIn picks machines of a domain up to its target.
-func (s *spreading) pickIn(cl *clusterState, w *needState, t *topState, k inventory.Pool, z *zone) {
-	s.rest = s.rest[:0]
+func (s *spreading) cheaper(a, b *zone) bool {
+	if a.cost == b.cost {
+		return s.find(a).order < s.find(b).order
+	}
+	return a.cost < b.cost
+}
+
+// find finds the cheapest machine of a zone: of those that cost the same, the first one.
+func (s *spreading) find(z *zone) *zone {
+	switch {
+	case z.known:
+		return z
+	case s.parts != nil:
+		s.ask(z, 1)
+		z.first = s.list[0]
+		z.order = s.w.Inventory.Row(z.first.Index).Order
+	default:
+		z.order = math.MaxUint32
+		s.avoid(z.d, z.k)
+		for _, x := range s.top.Top.Domains[z.d].Cells[z.k] {
+			if s.costs[x.Class] == z.cost {
+				if m, order := s.cover.FirstOf(&s.top.Domains, z.d, z.k, x.Class); order < z.order {
+					z.first, z.order = m, order
+				}
+			}
+		}
+	}
+	z.known = true
+	return z
+}
+
+// ask asks the cover rule for machines of one zone with room for so many units, and lists them.
+func (s *spreading) ask(z *zone, units int64) {
+	c, cl, w := s.cover, s.cl, s.need
+	s.rest, s.list = s.rest[:0], s.list[:0]
 	for _, u := range cl.unit(w) {
-		s.rest = append(s.rest, u*(z.target-s.Units[z.at]))
+		s.rest = append(s.rest, u*units)
 	}
-	s.ask(cl, w, t, k, z, s.rest)
-	c := s.cover
+	c.Ask(s.free, cl.d.ID, z.k, cl.unit(w), s.rest, w.bits&wMany != 0, cl.perHost(w))
+	if s.parts != nil {
+		c.Everywhere(s.parts[z.d])
+	} else {
+		s.avoid(z.d, z.k)
+		s.tops.candidatesIn(&s.acquirer.local, cl, w, s.top, int(z.d), z.k)
+		c.In(&s.acquirer.local, &s.top.Domains, z.d)
+	}
 	c.Run()
 	for _, p := range c.Picks {
-		s.list = c.Listed(s.list[:0], p.Group, p.N)
-		for _, m := range s.list {
-			s.picks = append(s.picks, spreadPick{m, z.at, cl.unitsIn(w, cl.amount(w, m.Class)), c.CostOf(p), s.w.Inventory.Row(m.Index).Order})
-		}
+		s.list = c.Listed(s.list, p.Group, p.N)
+	}
+}
+
+// pickIn picks machines of a zone up to its target. With room for one unit, the cheapest one is the cover.
+func (s *spreading) pickIn(z *zone) {
+	if units := z.target - s.room(z.d); units > 1 {
+		s.ask(z, units)
+	} else {
+		s.list = append(s.list[:0], s.find(z).first)
+	}
+	cl, w, inv := s.cl, s.need, s.w.Inventory
+	for _, m := range s.list {
+		cost := uint64(cl.matcher(w).Cost(m.Class, inv.Class(m.Class), w.bucket))
+		s.picks = append(s.picks, spreadPick{m, z.d, cl.unitsIn(w, cl.amount(w, m.Class)), cost, inv.Row(m.Index).Order})
 	}
 }
 
 // dropUnneeded leaves out machines without which the Need is covered, too, dearest first.
 func (s *spreading) dropUnneeded(asked int64) {
 	for _, p := range s.picks {
-		s.Add(s.Values[p.at], p.units)
+		at := s.at[p.d] - 1
+		s.Units[at] = resource.AddSat(s.Units[at], p.units)
 	}
 	slices.SortFunc(s.picks, func(a, b spreadPick) int { return cmp.Or(cmp.Compare(b.cost, a.cost), cmp.Compare(b.order, a.order)) })
+	run, most := s.Served(), s.Most()
 	s.picks = slices.DeleteFunc(s.picks, func(p spreadPick) bool {
-		spared := s.Spares(p.at, p.units, asked)
-		if spared {
-			s.Units[p.at] -= p.units
+		had := s.room(p.d)
+		if run-min(had, most)+min(had-p.units, most) < asked || !s.Spares(int(s.at[p.d])-1, p.units, asked) { // the others hold no more than before
+			return false
 		}
-		return spared
+		s.Units[s.at[p.d]-1] -= p.units
+		run, most = s.Served(), s.Most()
+		return true
 	})
 }
 

@@ -18,37 +18,41 @@ type bucket struct {
 	sum, own int32
 }
 
-// bucketOf returns the bucket of a value, new if need be.
-func (x *scratch) bucketOf(v symbol.ID, k int) *bucket {
-	for i := range x.buckets {
-		if x.buckets[i].value == v {
-			return &x.buckets[i]
-		}
+// bucketOf returns the position of the bucket of a value, new if need be.
+func (x *scratch) bucketOf(v symbol.ID, k int) int32 {
+	if at, known := x.bucketAt[v]; known && int(at) < len(x.buckets) && x.buckets[at].value == v { // else it was there for another gang
+		return at
 	}
-	at := int32(len(x.sums))
+	from := int32(len(x.sums))
 	for range 2 * k {
 		x.sums = append(x.sums, 0)
 	}
-	x.buckets = append(x.buckets, bucket{value: v, sum: at, own: at + int32(k)})
-	return &x.buckets[len(x.buckets)-1]
+	if x.bucketAt == nil {
+		x.bucketAt = map[symbol.ID]int32{}
+	}
+	x.bucketAt[v] = int32(len(x.buckets))
+	x.buckets = append(x.buckets, bucket{value: v, sum: from, own: from + int32(k)})
+	return x.bucketAt[v]
 }
 
 func (x *scratch) at(off int32, k int) []int64 { return x.sums[off : int(off)+k] }
 
-// collect adds a machine to its bucket.
-func (x *scratch) collect(cl *clusterState, w *needState, at int32, values []int64) {
+// collect adds a machine to its bucket, if it has a value, and returns the position of that.
+func (x *scratch) collect(cl *clusterState, w *needState, at int32, values []int64) int32 {
 	l := &cl.machines[at]
 	if values[at] < 0 {
-		return
+		return -1
 	}
 	k := cl.dimensions()
-	b := x.bucketOf(symbol.ID(values[at]), k)
+	in := x.bucketOf(symbol.ID(values[at]), k)
+	b := &x.buckets[in]
 	var buf [8]int64
 	s := cl.worth(w, l, buf[:0])
 	match.Add(x.at(b.sum, k), s)
 	if l.owner == w.at {
 		match.Add(x.at(b.own, k), s)
 	}
+	return in
 }
 
 // collectOwn adds the machines of the list to their buckets, those of one class and value that follow each other at once.
@@ -62,7 +66,7 @@ func (x *scratch) collectOwn(cl *clusterState, w *needState, values []int64) {
 		if v < 0 {
 			continue
 		}
-		sum := x.at(x.bucketOf(symbol.ID(v), cl.dimensions()).sum, cl.dimensions())
+		sum := x.at(x.buckets[x.bucketOf(symbol.ID(v), cl.dimensions())].sum, cl.dimensions())
 		for j, s := range cl.amount(w, l.class) {
 			sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(n)))
 		}

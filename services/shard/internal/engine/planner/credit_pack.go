@@ -12,20 +12,22 @@ import (
 
 // scratch is what one worker needs beside the cluster it works on.
 type scratch struct {
-	list    []int32
-	rest    []int64
-	ends    []int32
-	walk    []walkKey
-	labels  []uint32 // of the machines that were listed last
-	offers  []offer
-	buckets []bucket
-	sums    []int64
-	even    match.Rooms // of a layout
-	frames  match.LastProjection
-	fold    folder
-	claims  []engine.Claim // of the block at work, and the two below
-	shares  []engine.Share
-	domains []string
+	list     []int32
+	rest     []int64
+	ends     []int32
+	walk     []walkKey
+	labels   []uint32 // of the machines that were listed last
+	offers   []offer
+	asked    []int // dimensions that the Need asks for
+	buckets  []bucket
+	bucketAt map[symbol.ID]int32
+	sums     []int64
+	even     match.Rooms // of a layout
+	frames   match.LastProjection
+	fold     folder
+	claims   []engine.Claim // of the block at work, and the two below
+	shares   []engine.Share
+	domains  []string
 
 	question question // the last one, and its number
 	number   uint32

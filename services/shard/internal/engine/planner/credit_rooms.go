@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -18,12 +16,13 @@ type roomsOfNeed struct {
 	key     symbol.ID
 	known   bool
 	values  []symbol.ID // under which the cluster has a machine for them
+	seen    map[symbol.ID]bool
 }
 
 // roomsOf returns the room that w has under each value of its spread key. Values under which its cluster has a matching machine count, too.
 func roomsOf(cl *clusterState, w *needState) *match.Rooms {
 	if cl.rooms == nil {
-		cl.rooms = &roomsOfNeed{of: -1}
+		cl.rooms = &roomsOfNeed{of: -1, seen: map[symbol.ID]bool{}}
 	}
 	if r := cl.rooms; r.of != w.at {
 		fillRooms(cl, &r.Rooms, w, nil)
@@ -57,14 +56,15 @@ func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *m
 
 // valuesFor lists the values under which the cluster has a matching machine.
 func valuesFor(cl *clusterState, w *needState, values []int64) []symbol.ID {
-	r := cl.rooms
-	if r.known && r.matcher == w.matcher && r.key == w.key {
+	r, m := cl.rooms, cl.matcher(w)
+	if r.known && r.key == w.key && m.Alike(cl.cat.ByID[r.matcher]) {
 		return r.values
 	}
 	r.known, r.matcher, r.key, r.values = true, w.matcher, w.key, r.values[:0]
-	m := cl.matcher(w)
+	clear(r.seen)
 	for at := range cl.machines[:cl.members] {
-		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) && !slices.Contains(r.values, symbol.ID(values[at])) {
+		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) && !r.seen[symbol.ID(values[at])] {
+			r.seen[symbol.ID(values[at])] = true
 			r.values = append(r.values, symbol.ID(values[at]))
 		}
 	}

@@ -16,10 +16,8 @@ func (sh *sharing) offered(w *needState, l *machineState) int64 {
 	unit, sup, used := cl.unit(w), cl.supply(l), cl.at_(l.used, 0)
 	per := uint64(cl.d.Facts.SharingPerMille)
 	k := int64(math.MaxInt64)
-	for j, u := range unit {
-		if u == 0 {
-			continue
-		}
+	for _, j := range sh.x.asked {
+		u := unit[j]
 		free := sup[j] - used[j]
 		if per != 1000 {
 			hi, lo := bits.Mul64(uint64(free), per)
@@ -53,11 +51,25 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	}
 	x.offers = x.offers[:0]
 	unit := cl.unit(w)
-	if len(cl.offerMost) > 0 && !match.Covers(cl.offerMost, unit) {
+	x.asked = x.asked[:0]
+	for j, u := range unit {
+		if u > 0 {
+			x.asked = append(x.asked, j)
+		}
+	}
+	covers := func(have []int64) bool { // few of many dimensions are asked for
+		for _, j := range x.asked {
+			if have[j] < unit[j] {
+				return false
+			}
+		}
+		return true
+	}
+	if len(cl.offerMost) > 0 && !covers(cl.offerMost) {
 		return
 	}
 	for i, k := 0, len(unit); i < len(cl.donors); i++ {
-		if !match.Covers(cl.offer[i*k:(i+1)*k], unit) || cl.donors[i].need == w.at {
+		if !covers(cl.offer[i*k:(i+1)*k]) || cl.donors[i].need == w.at {
 			continue
 		}
 		g := &cl.needs[cl.donors[i].need]
@@ -73,7 +85,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 				sh.dropDonor(g)
 				i--
 				continue
-			case !match.Covers(cl.offer[i*k:(i+1)*k], unit):
+			case !covers(cl.offer[i*k : (i+1)*k]):
 				continue
 			}
 		}
@@ -101,7 +113,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 }
 
 // inVainMost is how many Needs look at all donors in vain until what these have left is found out again.
-const inVainMost = 32
+const inVainMost = 128
 
 // measureOffers finds the most that donors have left after the shares that they gave, so that a Need that asks for more looks at none of them:
 // one cluster can have as many Needs as rows, and as many donors as machines.
@@ -109,7 +121,7 @@ func (sh *sharing) measureOffers() {
 	cl, k := sh.cl, sh.cl.dimensions()
 	cl.inVain, cl.offerMost = 0, slices.Grow(cl.offerMost[:0], k)[:k]
 	clear(cl.offerMost)
-	for i := range cl.donors {
+	for i := 0; i < len(cl.donors); i++ {
 		g, most := &cl.donors[i], cl.offer[i*k:(i+1)*k]
 		if cl.needs[g.need].bits&wPacked != 0 {
 			clear(most)
@@ -124,6 +136,11 @@ func (sh *sharing) measureOffers() {
 					most[j] = max(most[j], left)
 				}
 			}
+		}
+		if !match.Covers(most, cl.least) { // less than what every recipient asks for
+			sh.dropDonor(&cl.needs[g.need])
+			i--
+			continue
 		}
 		for j, m := range most {
 			cl.offerMost[j] = max(cl.offerMost[j], m)

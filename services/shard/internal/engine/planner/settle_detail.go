@@ -311,13 +311,17 @@ func (re *reasons) spreadBlocked(cl *clusterState, w *needState) bool {
 	if t == nil || !re.leftFree(cl, w) {
 		return false
 	}
-	re.spread.withFree(cl, w)
-	for d := range t.Top.Domains {
+	s := re.spread
+	s.withFree(cl, w)
+	most := s.Most()
+	for d, at := range s.at {
 		for k := range inventory.Pool(2) {
-			re.cover.AvoidFor(re.free, cl.d.ID, k, re.spread.inDomain(t, d))
+			if s.least[k][d] == cover.None || s.Units[at-1] >= most {
+				continue
+			}
+			s.avoid(int32(d), k)
 			for i, cell := range t.Top.Domains[d].Cells[k] {
-				if t.Left(re.free, d, k, i) > re.cover.Avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
-					re.spread.Helps(t.Top.Domains[d].Value, cl.unitsIn(w, cl.amount(w, cell.Class))) {
+				if t.Left(re.free, d, k, i) > s.cover.Avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) {
 					return false
 				}
 			}
