@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -325,7 +326,7 @@ func (c *draining) markAfter(o *operation) (mark inventory.Withheld, withheld bo
 // sent. A peer that cannot receive a withdrawal has cordoned for good: its operation waits for the ack and continues (SHARD-17.4).
 func (c *draining) cancelUnwanted(wanted map[string]bool) {
 	for _, o := range c.ops.ordered() {
-		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) {
+		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) || c.postponed(o) {
 			continue
 		}
 		cl := c.clusters.get(o.Cluster)
@@ -335,6 +336,13 @@ func (c *draining) cancelUnwanted(wanted map[string]bool) {
 		c.cancelInstruction(o, "no longer wanted")
 		c.endCancelled(o, "the plan no longer uses the machine")
 	}
+}
+
+// postponed reports whether the new plan says nothing about the Need that a drain is for: its turn is in one of the next plans (ENG-12.11).
+func (c *draining) postponed(o *operation) bool {
+	b, _ := c.cycle.result.Block(o.PreemptorCluster)
+	at, known := c.world.Demand.Position(o.PreemptorCluster, o.Preemptor)
+	return b != nil && known && at < len(b.Verdicts) && b.Verdicts[at].Hold == demand.HeldPostponed
 }
 
 func (c *draining) endCancelled(o *operation, why string) {

@@ -46,3 +46,42 @@ func TestPlansFollowUntilAllHadTheirTurn(t *testing.T) {
 		t.Errorf("%d plans in an interval in which nothing changed, for %d groups", n, groups)
 	}
 }
+
+// SHARD-17.4, ENG-12.11: a drain for a Need goes on while that waits for its turn: its operator takes longer to answer than the next plans to come.
+func TestDrainsForAPostponedNeedGoOn(t *testing.T) {
+	const racks = 4
+	var list []inventory.Machine
+	for i := range racks {
+		m := host(fmt.Sprintf("m%d", i), inventory.Configured, "blue")
+		m.Labels = []inventory.Label{{Key: "rack", Value: fmt.Sprint("r", i)}}
+		list = append(list, m)
+	}
+	w := newWorld(t, nil, list...)
+	policy := *w.c.policy
+	policy.DomainLooks = racks
+	w.c.policy = &policy
+	w.tampered = true
+	w.connect("blue")
+	w.connect("red")
+	w.rollup("blue", needs(0, 4, 4, 4, 4))
+	w.run(Minute)
+	demanded := needs(1000, 4, 4, 4)
+	for i := range demanded {
+		demanded[i].MinUnit = demanded[i].Aggregate
+		demanded[i].Profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.In, Values: []string{fmt.Sprint("r", i)}}} // each another victim
+		demanded[i].Group, demanded[i].Profile.Spread = fmt.Sprint(i), []demand.Spread{{Key: "rack", MaxSkew: 1}}
+		demanded[i].Seal()
+	}
+	w.ack = func(SendReclaim) bool { return false }
+	w.offer("red", "1", demanded)
+	w.run(2 * Second)
+	sent := sentOf[SendReclaim](w)
+	if len(sent) == 0 || w.c.cycle.result.Counters.Postponed == 0 {
+		t.Fatalf("%d instructions, %d Needs are postponed", len(sent), w.c.cycle.result.Counters.Postponed)
+	}
+	for _, s := range sent {
+		if s.Cancelled {
+			t.Errorf("the drain of %s is taken back", s.Machine)
+		}
+	}
+}
