@@ -39,7 +39,7 @@ func (c *commands) open(d *decision) *operation {
 		Need: v.Row, RowID: v.RowID, Priority: v.Priority, Domain: v.Domain, Cost: v.Cost, Price: v.Price,
 		Score: v.Score, Terms: termsOf(v.Terms), Grace: v.Grace, Preemptor: v.Preemptor, PreemptorCluster: v.PreemptorCluster,
 		PreemptorRowID: v.PreemptorRowID, PreemptorPriority: v.PreemptorPriority, Attribution: d.attribution, Reqs: d.reqs, Promise: d.promise, Started: c.now,
-		Unmet: c.ledger.unmetSince(v.Cluster, v.Row), Planned: d.planned, Before: c.snapshot(d.index),
+		Unmet: c.ledger.unmetSince(v.Cluster, v.Row), Planned: d.planned, Wanted: d.cycle, Before: c.snapshot(d.index),
 	}
 	if v.Kind == KindDelete {
 		o.Cluster = ""

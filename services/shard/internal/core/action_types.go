@@ -156,6 +156,7 @@ type operation struct {
 	Alone          bool      `n:"49"` // of a retired cluster: the provider drains alone
 	Committed      bool      `n:"50"` // a drain that will come whatever the next plan says
 	PreemptorRowID string    `n:"52"`
+	Wanted         int64     `n:"53"` // the last cycle whose plan asked for the drain
 	Deadline       int64     `n:"51"` // Mono: how long the operator may evict before Drain goes out without its word; 0: it is not waited for
 }
 

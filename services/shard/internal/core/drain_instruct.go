@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -325,8 +324,12 @@ func (c *draining) markAfter(o *operation) (mark inventory.Withheld, withheld bo
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
 // sent. A peer that cannot receive a withdrawal has cordoned for good: its operation waits for the ack and continues (SHARD-17.4).
 func (c *draining) cancelUnwanted(wanted map[string]bool) {
+	turns := max(1, int64(c.cycle.result.Counters.Groups)) // a plan in which some Needs are postponed says nothing about those of the others
 	for _, o := range c.ops.ordered() {
-		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) || c.postponed(o) {
+		if wanted[o.Machine] {
+			o.Wanted = c.cycle.N
+		}
+		if o.Phase != phaseInstructing || c.cycle.N-o.Wanted < turns || o.Committed || c.coord.evicting(o.Machine) {
 			continue
 		}
 		cl := c.clusters.get(o.Cluster)
@@ -336,13 +339,6 @@ func (c *draining) cancelUnwanted(wanted map[string]bool) {
 		c.cancelInstruction(o, "no longer wanted")
 		c.endCancelled(o, "the plan no longer uses the machine")
 	}
-}
-
-// postponed reports whether the new plan says nothing about the Need that a drain is for: its turn is in one of the next plans (ENG-12.11).
-func (c *draining) postponed(o *operation) bool {
-	b, _ := c.cycle.result.Block(o.PreemptorCluster)
-	at, known := c.world.Demand.Position(o.PreemptorCluster, o.Preemptor)
-	return b != nil && known && at < len(b.Verdicts) && b.Verdicts[at].Hold == demand.HeldPostponed
 }
 
 func (c *draining) endCancelled(o *operation, why string) {

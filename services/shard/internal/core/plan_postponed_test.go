@@ -47,7 +47,7 @@ func TestPlansFollowUntilAllHadTheirTurn(t *testing.T) {
 	}
 }
 
-// SHARD-17.4, ENG-12.11: a drain for a Need goes on while that waits for its turn: its operator takes longer to answer than the next plans to come.
+// SHARD-17.4, ENG-12.11: a drain that one group of Needs asks for goes on while others have their turn: its operator takes longer to answer than the next plans to come.
 func TestDrainsForAPostponedNeedGoOn(t *testing.T) {
 	const racks = 4
 	var list []inventory.Machine
