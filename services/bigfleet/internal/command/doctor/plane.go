@@ -96,7 +96,7 @@ func demand(r *report, c *bigfleetv1alpha1.ClusterView) {
 		r.warn(about, "If it really shrinks: `bigfleet rollups accept "+c.GetClusterId()+" --reason …`; otherwise restore its requests", "its roll-up is held; the last accepted one stays in force: %s", c.GetLastRollupReason())
 	case bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED:
 		if c.GetLastRollupReason() == "too_wide" {
-			r.fail(about, "Fewer different selectors, affinities, tolerations, gangs or hard spreads; `bigfleet history cluster/"+c.GetClusterId()+"` has the figures", "its demand is set aside, and its machines stay: too_wide")
+			r.fail(about, "Fewer different selectors, affinities and tolerations; `bigfleet history cluster/"+c.GetClusterId()+"` has the figures", "its demand is set aside, and its machines stay: too_wide")
 			return
 		}
 		r.fail(about, "Run compatible versions of the operator and the shard; the reason names the field", "its roll-up is rejected; the last accepted one stays in force: %s", c.GetLastRollupReason())

@@ -1,6 +1,7 @@
 package match
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -219,9 +220,10 @@ func (c *Catalog) SetOf(m *Matcher) uint32 {
 		c.sets = map[string]uint32{}
 	}
 	c.scratch = c.scratch[:0]
-	for _, id := range m.Classes {
-		c.scratch = binary.AppendUvarint(c.scratch, uint64(id))
+	for _, word := range m.set {
+		c.scratch = binary.LittleEndian.AppendUint64(c.scratch, word)
 	}
+	c.scratch = bytes.TrimRight(c.scratch, "\x00") // it grows with the classes
 	n := c.sets[string(c.scratch)]
 	if n == 0 {
 		c.lastSet++
