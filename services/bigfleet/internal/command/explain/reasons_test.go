@@ -129,11 +129,15 @@ func reasons() []reason {
 		}, []string{"The suitable machines that are free belong to another shard. 2 machines: Other shards own them.", "Try: The coordinator moves machines to a shard that stays short. `bigfleet rebalance status` shows what it waits for"}},
 		{pb.NeedDetail_NEED_DETAIL_POSTPONED, racks(500), nil, func(v *virtual.Fleet) (string, string) {
 			var needs []*pb.CapacityNeed
-			for i := range 1_600 { // of which half find no machine
-				needs = append(needs, virtual.Need(fmt.Sprint("web-", i), 1, 4, 0, virtual.Spread(virtual.RackKey), func(n *pb.CapacityNeed) { n.Group = n.RowId }))
+			for i := range 1_600 {
+				units := 1
+				if i == 0 {
+					units = 501 // never met, whichever group has the first turn
+				}
+				needs = append(needs, virtual.Need(fmt.Sprint("web-", i), units, 4, 0, virtual.Spread(virtual.RackKey), func(n *pb.CapacityNeed) { n.Group = n.RowId }))
 			}
 			v.Operator("red", nil).Asks(needs...)
-			return "red", "web-1599"
+			return "red", "web-0"
 		}, []string{"look at more racks or zones than one plan can", "Try: No action is needed."}},
 		{pb.NeedDetail_NEED_DETAIL_TOO_MANY_DOMAINS, racks(1<<16 + 1), nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 2, 4, 0, virtual.Spread(virtual.RackKey)))
