@@ -11,20 +11,26 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
-// sinceOf is when a row became short, or 0.
-func (s *shortRows) sinceOf(row demand.RowKey) int64 {
-	if s != nil {
-		for i := range s.list {
-			if s.list[i].key == row {
+// unmetSince is when a row became short, or 0. Each action asks, and thousands of rows can be short: the block of the last plan mostly says where it is.
+func (c *needLedger) unmetSince(name string, row demand.RowKey) int64 {
+	s := c.unmet[name]
+	if s == nil || row == (demand.RowKey{}) {
+		return 0
+	}
+	if s.of != nil {
+		if at, ok := c.world.Demand.Position(name, row); ok && at < len(s.of.Needs) && s.of.Needs[at].RowKey() == row {
+			if i, short := slices.BinarySearchFunc(s.list, int32(at), func(x shortRow, at int32) int { return cmp.Compare(x.at, at) }); short {
 				return s.list[i].since
 			}
+			return 0
+		}
+	}
+	for i := range s.list {
+		if s.list[i].key == row {
+			return s.list[i].since
 		}
 	}
 	return 0
-}
-
-func (c *needLedger) unmetSince(name string, row demand.RowKey) int64 {
-	return c.unmet[name].sinceOf(row)
 }
 
 // rowsToList is how many rows of a plan are to be listed and summed: none if all that are short are those of the plan before. One row that is another now

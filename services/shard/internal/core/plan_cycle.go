@@ -81,9 +81,6 @@ func (c *planning) creditAhead() bool {
 	x := &s.large[at]
 	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)
 	x.part++
-	if x.part == x.parts-1 { // changes of its machines meanwhile are part of it
-		x.of.supply = x.supplyOf(c.world)
-	}
 	return true
 }
 
@@ -129,27 +126,20 @@ func (c *planning) differs(cluster string) bool {
 // creditsMost is how often a credit before a plan may begin.
 const creditsMost = 4
 
-// beginAgain lets the credit of a cluster begin again if machines or demand of it changed since it began, but not for ever: they may change without a pause.
+// beginAgain lets the credit of a cluster begin again if its demand changed since it began, but not for ever. That machines did is for the plan: they may
+// change without a pause.
 func (x *largeDemand) beginAgain(w *engine.World) {
 	d := w.Demand.Cluster(x.cluster)
 	if d == nil {
 		return
 	}
-	now, begin := creditedOf{x.supplyOf(w), d.Version}, planner.BeginPart(len(d.Needs))
-	if (x.part > begin && x.of.demand != now.demand || x.part == x.parts && x.of != now) && x.begun < creditsMost {
+	begin := planner.BeginPart(len(d.Needs))
+	if x.part > begin && x.of != d.Version && x.begun < creditsMost {
 		x.part = begin
 	}
 	if x.part == begin {
-		x.of, x.begun = now, x.begun+1
+		x.of, x.begun = d.Version, x.begun+1
 	}
-}
-
-// supplyOf is the version of the machines of its cluster.
-func (x *largeDemand) supplyOf(w *engine.World) (version uint64) {
-	if d := w.Demand.Cluster(x.cluster); d != nil {
-		_, version = w.Inventory.Members(d.ID)
-	}
-	return version
 }
 
 // creditsAhead notes that a large roll-up is the demand of a cluster now, if a plan is to follow.

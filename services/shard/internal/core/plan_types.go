@@ -66,13 +66,10 @@ type decision struct {
 // largeDemand is a cluster with a large roll-up that is credited before the plan, part by part (SHARD-8.9).
 type largeDemand struct {
 	cluster     string
-	part, parts int // next, and how many
-	begun       int // how often its credit began,
-	of          creditedOf
+	part, parts int    // next, and how many
+	begun       int    // how often its credit began,
+	of          uint64 // with this version of the demand
 }
-
-// creditedOf is what a credit was begun with.
-type creditedOf struct{ supply, demand uint64 }
 
 // trigger is why a cycle runs (SHARD-6.3).
 type trigger uint8

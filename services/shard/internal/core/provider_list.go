@@ -62,13 +62,8 @@ func (c *reconciler) incremental(p *provider) bool {
 // pollInflight looks faster at machines whose command was accepted: after the poll interval, then at an eighth of the
 // age of the youngest such operation, never slower than the reconcile interval (SHARD-13.3).
 func (c *reconciler) pollInflight(p *provider) {
-	var waiting []*operation
-	for _, o := range c.ops.list {
-		if !o.Deleted && o.Provider == p.Name && o.Phase == phaseWaiting {
-			waiting = append(waiting, o)
-		}
-	}
-	if len(waiting) == 0 || !p.Listed {
+	waits := func(o *operation) bool { return !o.Deleted && o.Provider == p.Name && o.Phase == phaseWaiting }
+	if !p.Listed || !slices.ContainsFunc(c.ops.list, waits) {
 		return
 	}
 	if p.PollAt == 0 {
@@ -77,6 +72,12 @@ func (c *reconciler) pollInflight(p *provider) {
 	if c.now < p.PollAt {
 		c.timers.add(p.PollAt, timerList, p.Name)
 		return
+	}
+	var waiting []*operation // at most one more than are asked for
+	for _, o := range c.ops.list {
+		if waits(o) && len(waiting) <= inflightGetsMax {
+			waiting = append(waiting, o)
+		}
 	}
 	pause := min(max(c.cfg.InflightPollInterval, (c.now-p.Youngest)/8), c.cfg.ReconcileInterval)
 	switch {

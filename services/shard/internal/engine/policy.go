@@ -29,6 +29,7 @@ type Policy struct {
 	JoinRetryHold        int64 // nanoseconds (ENG-17.7)
 	ExchangeTries        int   // covers per plan (ENG-13.10)
 	DomainLooks          int64 // of the Needs of one cluster in a plan, 0: any number (ENG-12.11)
+	ShareLooks           int   // machines without use, 0: any number (ENG-11.5)
 	ParallelMin, Workers int   // clusters per worker (ENG-14.1); 0 workers means GOMAXPROCS
 }
 
@@ -87,7 +88,7 @@ func DefaultPolicy() *Policy {
 		Sharing:    true,
 		StuckAfter: 120 * Second, SharingStep: 600 * Second, SharingCalm: 3600 * Second, EmptyAfter: 300 * Second,
 		JoinTimeout: 900 * Second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * Second,
-		ExchangeTries: 256, DomainLooks: 250_000,
+		ExchangeTries: 256, DomainLooks: 250_000, ShareLooks: 64,
 		ParallelMin: 128,
 	}
 }

@@ -88,6 +88,9 @@ func newWorld(s *setup) *world {
 	if r := newRandom(s.Seed, "domain looks"); r.chance(.3) { // as few as make Needs wait for later plans (ENG-12.11)
 		w.policy.DomainLooks = r.between(1, 8)
 	}
+	if r := newRandom(s.Seed, "share looks"); r.chance(.3) { // so few that Needs with a hard spread leave shares (ENG-11.5)
+		w.policy.ShareLooks = int(r.between(1, 4))
+	}
 	for f := range w.rollDice {
 		w.rollDice[f] = newRandom(s.Seed, "fault/"+Fault(f).String())
 	}

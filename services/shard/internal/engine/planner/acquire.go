@@ -78,7 +78,7 @@ func (al *allocator) allocateNeed(cl *clusterState, w *needState) bool {
 			if unclaimed > 0 {
 				cl.claimUnclaimed(w, nil)
 			}
-			(&sharing{al.plan, cl, al.x}).run(w, func(*machineState) bool { return true })
+			(&sharing{al.plan, cl, al.x}).run(w, boundSpares, flightSpares)
 			now := unitsFor(cl.rest(w), cl.unit(w))
 			if w.bits&wSpread == 0 || now == 0 || now == missing {
 				break
@@ -199,7 +199,7 @@ func (al *allocator) displaceable(cl *clusterState, w *needState, from int32, l 
 	al.buf = worth
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
 		if s := &cl.shares[i]; s.to != w.at && s.to < from {
-			match.Subtract(worth, cl.at_(s.vec, 0))
+			match.Subtract(worth, cl.moreAt(s.vec, 0))
 		}
 	}
 	return cl.inUnits(w, worth)

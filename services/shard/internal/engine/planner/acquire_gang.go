@@ -21,7 +21,6 @@ type gangAllocator struct {
 	cover    *cover.Search
 	x        *scratch
 
-	counts  []int32 // of the buckets
 	view    []int64 // Idle and Speculative of one domain
 	skip    []int32 // domains
 	spilled []int32
@@ -31,7 +30,7 @@ type gangAllocator struct {
 // domain at all.
 func (ga *gangAllocator) allocate(cl *clusterState, w *needState) bool {
 	values := cl.values(ga.w.Inventory, w.key)
-	ga.creditable(cl, w, values)
+	ga.creditable(cl, w)
 	best, ok := ga.bestDomain(cl, w)
 	if !ok {
 		w.bits &^= wChosen
@@ -62,36 +61,33 @@ func creditableNow(w *needState, l *machineState) bool {
 }
 
 // creditable fills the buckets of scratch, and counts, with what is creditable to w.
-func (ga *gangAllocator) creditable(cl *clusterState, w *needState, values []int64) {
-	x := ga.x
-	x.buckets, x.sums, ga.counts = x.buckets[:0], x.sums[:0], ga.counts[:0]
+func (ga *gangAllocator) creditable(cl *clusterState, w *needState) {
+	c := numbered(cl, ga.w.Inventory, w.key)
+	ga.x.beginBuckets(cl, w)
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
-		ga.creditOne(cl, w, at, values)
+		ga.creditOne(cl, w, at, c)
 	}
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
 		if l := &cl.machines[at]; l.claim < 0 && !l.state.Bound() {
-			ga.creditOne(cl, w, at, values)
+			ga.creditOne(cl, w, at, c)
 		}
 	}
 	for _, at := range cl.unclaimed() {
 		if cl.machines[at].claim < 0 {
-			ga.creditOne(cl, w, at, values)
+			ga.creditOne(cl, w, at, c)
 		}
 	}
 }
 
-func (ga *gangAllocator) creditOne(cl *clusterState, w *needState, at int32, values []int64) {
-	x := ga.x
+func (ga *gangAllocator) creditOne(cl *clusterState, w *needState, at int32, c *column) {
 	l := &cl.machines[at]
 	var buf [8]int64
-	if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !match.Touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
+	if !creditableNow(w, l) || !ga.x.amounts.of(cl, w, l.class).fits || !match.Touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
 		return
 	}
-	in := x.collect(cl, w, at, values)
-	for len(ga.counts) < len(x.buckets) {
-		ga.counts = append(ga.counts, 0)
+	if b := ga.x.collect(cl, w, at, c); b != nil {
+		b.count++
 	}
-	ga.counts[in]++
 }
 
 // bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.
@@ -111,9 +107,9 @@ func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best Ranked
 	}
 	// Where something is creditable.
 	ga.skip = ga.skip[:0]
-	for at, b := range x.buckets {
+	for _, b := range x.buckets {
 		clear(ga.view)
-		n := ga.counts[at]
+		n := b.count
 		if t != nil {
 			if d, known := t.Top.Domain(b.value); known {
 				ga.skip = append(ga.skip, d)

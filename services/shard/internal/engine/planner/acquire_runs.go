@@ -233,7 +233,7 @@ func (rs *runs) joins(cl *clusterState, at int32, r *run) bool {
 	if cl.unclaimedCount > 0 || len(cl.flight) > 0 || len(rs.w.Inventory.Avoided(cl.d.ID)) > 0 {
 		return false
 	}
-	if rs.policy.Sharing && cl.d.Facts.SharingPerMille > 0 && len(cl.donors) > 0 {
+	if rs.policy.Sharing && cl.d.Facts.SharingPerMille > 0 && (len(cl.unpacked) > 0 || !cl.spares.none()) {
 		return false
 	}
 	if cl.d.Facts.SharingPerMille > 0 && cl.lastRecipient >= 0 {

@@ -8,9 +8,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// classAmounts is what machines of each class have for one gang. It is found once for all domains.
+// classAmounts is what machines of each class have for one gang, found once for all domains.
 type classAmounts struct {
 	round uint32
+	asked []int // dimensions: what is added up
 	list  []classAmount
 	vec   []int64
 }
@@ -21,35 +22,69 @@ type classAmount struct {
 	touches bool // it contributes
 }
 
-// begin begins again, for another gang.
-func (a *classAmounts) begin(cl *clusterState) {
+// begin begins again, for another gang. Sums that others use have all dimensions: asks is nil then.
+func (a *classAmounts) begin(cl *clusterState, asks *needState) {
 	n := cl.cat.Inventory.Classes()
 	if a.round++; len(a.list) < n {
 		a.list = make([]classAmount, n)
 	}
 	a.vec = slices.Grow(a.vec[:0], n*cl.dimensions())[:n*cl.dimensions()]
+	a.asked = a.asked[:0]
+	for j := range cl.dimensions() {
+		if asks == nil || cl.aggregate(asks)[j] > 0 {
+			a.asked = append(a.asked, j)
+		}
+	}
+}
+
+// of returns what machines of a class have for the gang.
+func (a *classAmounts) of(cl *clusterState, w *needState, class uint32) *classAmount {
+	x := &a.list[class]
+	if x.round != a.round {
+		*x = classAmount{a.round, cl.fits(w, class), match.Touches(cl.f.Supply(class), cl.aggregate(w))}
+		if x.fits {
+			copy(a.vec[int(class)*cl.dimensions():], cl.amount(w, class))
+		}
+	}
+	return x
 }
 
 // add adds up what machines that fit the gang have for it, and counts those that contribute.
 func (a *classAmounts) add(cl *clusterState, w *needState, class uint32, n int32, into []int64) (count int32) {
-	k := len(into)
-	x, amount := &a.list[class], a.vec[int(class)*k:][:k]
-	if x.round != a.round {
-		*x = classAmount{a.round, cl.fits(w, class), match.Touches(cl.f.Supply(class), cl.aggregate(w))}
-		if x.fits {
-			copy(amount, cl.amount(w, class))
-		}
-	}
+	x := a.of(cl, w, class)
 	if !x.fits || n == 0 {
 		return 0
 	}
-	for j, s := range amount {
-		into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(n)))
+	amount := a.vec[int(class)*len(into):][:len(into)]
+	for _, j := range a.asked {
+		into[j] = resource.AddSat(into[j], resource.MulSat(amount[j], int64(n)))
 	}
 	if x.touches {
 		count = n
 	}
 	return count
+}
+
+// addOne adds what a machine that fits has for the gang beside the shares on it.
+func (a *classAmounts) addOne(cl *clusterState, w *needState, l *machineState, buf, into []int64) {
+	if l.out < 0 {
+		a.add(cl, w, l.class, 1, into)
+		return
+	}
+	worth := cl.worth(w, l, buf)
+	for _, j := range a.asked {
+		into[j] = resource.AddSat(into[j], worth[j])
+	}
+}
+
+// score is CappedScore, and whether anything that the gang asks for is there, and all of it.
+func (a *classAmounts) score(have, want []int64) (touches, covers bool, sum int64) {
+	covers = true
+	for _, j := range a.asked {
+		touches, covers = touches || have[j] > 0, covers && have[j] >= want[j]
+		sum += cappedScore(have[j], want[j])
+	}
+	return touches, covers, sum
 }
 
 // addCells adds up the machines of cells.
@@ -63,7 +98,7 @@ func (a *classAmounts) addCells(cl *clusterState, w *needState, cells []inventor
 func (ts *topologies) scan(cl *clusterState, w *needState, t *topState, skip []int32) (at int32, satisfiable bool) {
 	var best domainPlace
 	agg, k := cl.aggregate(w), cl.dimensions()
-	ts.amounts.begin(cl)
+	ts.amounts.begin(cl, w)
 	ts.view = slices.Grow(ts.view[:0], 2*k)[:2*k]
 	idle, total := ts.view[:k], ts.view[k:]
 	at = -1

@@ -35,7 +35,7 @@ func (al *allocator) gain(cl *clusterState, w *needState, from int32, l *machine
 	out := slices.Clone(al.displaceable(cl, w, from, l))
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
 		if s := &cl.shares[i]; s.to == w.at {
-			match.Subtract(out, cl.at_(s.vec, 1))
+			match.Subtract(out, cl.moreAt(s.vec, 1))
 		}
 	}
 	return out

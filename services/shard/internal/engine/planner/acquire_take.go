@@ -51,6 +51,7 @@ func (aq *acquirer) keepFree(cl *clusterState, w *needState, i inventory.Index, 
 		l.recl = inv.AttributionRow(r.Attribution).Reclamation
 	}
 	if at := cl.vacated(i); at >= 0 {
+		cl.spares.unlist(cl, at)
 		l.used = cl.machines[at].used
 		cl.machines[at] = l
 		cl.claimFree(w, at)
@@ -59,7 +60,7 @@ func (aq *acquirer) keepFree(cl *clusterState, w *needState, i inventory.Index, 
 	if len(cl.machines) == cap(cl.machines) { // by as much as its Needs will take at the least, rather than again and again
 		n := min(cl.open*takes, max(len(cl.machines), 32)) // where demand exceeds supply, most will take nothing
 		n = max(len(cl.machines)/2, n, 4)
-		cl.machines, cl.vec = slices.Grow(cl.machines, n), slices.Grow(cl.vec, n*cl.dimensions())
+		cl.machines, cl.more = slices.Grow(cl.machines, n), slices.Grow(cl.more, n*cl.dimensions())
 	}
 	cl.machines = append(cl.machines, l)
 	if w.bits&wSame != 0 {

@@ -23,11 +23,7 @@ type clusterState struct {
 	unclaimedCount int   // bound and creditable machines without a claim
 	needs          []needState
 	machines       []machineState
-	donors         []donor  // Needs with machines that may have something to offer to others
-	offer          []int64  // the most that a machine of each of them has unused
-	offerMost      []int64  // and the most of them all; empty: not known
-	inVain         int      // how many Needs have looked at all donors in vain since it was found
-	offering       []int32  // those machines
+	unpacked       []int32  // Needs of which it is to be found out what their machines have left
 	least          []int64  // what every recipient of shares asks for in one unit, at the least
 	shares         []share  //
 	flight         []int32  // in flight: Idle, Creating, Draining, each by id
@@ -89,7 +85,8 @@ type clusterState struct {
 	block       *engine.Block
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
 
-	rooms *roomsOfNeed
+	spares spares
+	rooms  *roomsOfNeed
 }
 
 // needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.
@@ -104,7 +101,7 @@ type needState struct {
 	claims   int32         // first of its claims, chained by machineState.next
 	lastOne  int32         //
 	own      int32         // first of its Own machines, chained by machineState.ownNext, in walk order
-	slot     int32         // in clusterState.donors, or -1
+	slot     int32         // in clusterState.unpacked, or -1
 	received int32         // first of its shares, chained by share.nextTo
 	gain     int32         // 1 plus its position in clusterState.gains, or 0
 	bits     needBits      //
@@ -189,6 +186,7 @@ const (
 	lForeign                          // owned by another shard
 	lKeyed                            // key says for which row it is attributed
 	lInUse                            // its node is known to hold something
+	lListed                           // in spares
 )
 
 // share is whole units of one Need on a machine that another claims.
@@ -201,8 +199,10 @@ type share struct {
 
 // column is the value of one topology key of each local machine: the symbol, or -1.
 type column struct {
-	key    symbol.ID
-	values []int64
+	key     symbol.ID
+	values  []int64
+	numbers []int32 // of the values, by machine, for those that were asked for; and by value
+	number  map[int64]int32
 }
 
 // usable is match and fit (ENG-6.3).

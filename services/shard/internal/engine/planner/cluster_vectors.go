@@ -13,25 +13,29 @@ import (
 type vectors struct {
 	f    *match.Projection
 	dims []resource.Dim
-	vec  []int64 // all vectors of the cluster
+	vec  []int64 // all vectors of the Needs
+	more []int64 // those that credit and acquisition add, of machines and shares: Needs can be too many to copy
 }
 
 func (v *vectors) dimensions() int { return len(v.dims) }
 
-func (v *vectors) alloc(n int) int32 {
-	at, more := len(v.vec), n*v.dimensions()
-	if at+more > cap(v.vec) {
-		v.vec = slices.Grow(v.vec, more)
-	}
-	v.vec = v.vec[:at+more]
-	clear(v.vec[at:])
+func (v *vectors) alloc(n int) int32     { return v.allocIn(&v.vec, n) }
+func (v *vectors) allocMore(n int) int32 { return v.allocIn(&v.more, n) }
+
+func (v *vectors) allocIn(list *[]int64, n int) int32 {
+	at, size := len(*list), n*v.dimensions()
+	*list = slices.Grow(*list, size)[:at+size]
+	clear((*list)[at:])
 	return int32(at)
 }
 
-func (v *vectors) at_(off int32, n int) []int64 {
+func (v *vectors) at_(off int32, n int) []int64    { return v.in(v.vec, off, n) }
+func (v *vectors) moreAt(off int32, n int) []int64 { return v.in(v.more, off, n) }
+
+func (v *vectors) in(list []int64, off int32, n int) []int64 {
 	k := v.dimensions()
 	from := int(off) + n*k
-	return v.vec[from : from+k : from+k]
+	return list[from : from+k : from+k]
 }
 
 func (v *vectors) aggregate(w *needState) []int64 { return v.at_(w.vec, 0) }

@@ -133,7 +133,7 @@ func (c *crediting) roundRest() {
 		if cl.unclaimedCount > 0 {
 			cl.claimUnclaimed(w, func(_ int32, l *machineState) bool { return l.bits&lOurs == 0 })
 		}
-		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return l.state.Bound() })
+		(&sharing{c.plan, cl, c.x}).run(w, boundSpares)
 		if cl.unclaimedCount > 0 {
 			cl.claimUnclaimed(w, nil)
 		}
@@ -196,7 +196,7 @@ func (c *crediting) roundSpill() {
 			c.spillGang(w)
 			continue
 		}
-		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
+		(&sharing{c.plan, cl, c.x}).run(w, flightSpares)
 		untilNothing(cl, w, func() {
 			for _, at := range unclaimedInFlight(cl) {
 				if !cl.short(w) || cl.claimInFlight(w, at) {

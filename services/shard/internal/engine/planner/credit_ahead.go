@@ -20,6 +20,7 @@ type ahead struct {
 	folded  int      // rows whose folds are found
 	rows    int      // rows whose Needs are made
 	filed   bool     // endSetUp is done
+	again   bool     // its Needs stay
 	moved   bool     // machines or the stock changed since it was begun
 	x       *scratch // of its parts alone: plans and other clusters use the one of the goroutine
 }
@@ -105,7 +106,7 @@ func (p *planning) beginAhead(cl *clusterState) {
 	p.ahead, p.looked = ahead{cl: cl, plan: p.plans, x: x}, 0
 	if p.stays(cl, x) {
 		p.makeAgain(cl, x)
-		p.ahead.folded, p.ahead.rows, p.ahead.filed = len(cl.d.Needs), len(cl.d.Needs), true
+		p.ahead.folded, p.ahead.rows, p.ahead.filed, p.ahead.again = len(cl.d.Needs), len(cl.d.Needs), true, true
 	} else {
 		cl.again = false
 		p.clusters.dirty = append(p.clusters.dirty[:0], cl)
@@ -159,7 +160,7 @@ func (p *planning) fileAhead(cl *clusterState) {
 func (p *planning) endAhead(cl *clusterState) {
 	a := p.ahead
 	p.ahead = ahead{}
-	if !a.filed || a.moved && !p.folding.valid(cl, a.x) {
+	if !a.filed || a.moved && (a.again || !p.folding.valid(cl, a.x)) { // machines that change now will have changed again when the plan begins
 		return
 	}
 	cs := &p.clusters

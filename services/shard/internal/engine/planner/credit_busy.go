@@ -137,7 +137,7 @@ func spreadAllows(cl *clusterState, w *needState, e, m int32) bool {
 	var buf [8]int64
 	room := append(buf[:0], cl.supply(x)...)
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn { // they go with the claim
-		match.Subtract(room, cl.at_(cl.shares[i].vec, 0))
+		match.Subtract(room, cl.moreAt(cl.shares[i].vec, 0))
 	}
 	r.Add(symbol.ID(values[e]), cl.unitsIn(w, cl.inUnits(w, room)))
 	return r.Served() >= run

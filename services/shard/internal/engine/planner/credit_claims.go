@@ -52,7 +52,7 @@ func (cl *clusterState) chain(w *needState, at int32) {
 // the allocation.
 func (cl *clusterState) claimFree(w *needState, at int32) {
 	cl.chain(w, at)
-	if w.bits &^= wPacked; w.slot >= 0 {
+	if w.bits&wPacked != 0 {
 		cl.unpack(w)
 	}
 	if w.bits&wSpread == 0 { // else it is counted when all are there
@@ -79,6 +79,7 @@ func (cl *clusterState) release(at int32) {
 	}
 	l.claim, l.next = -1, -1
 	l.bits &^= lKept
+	cl.spares.unlist(cl, at)
 	cl.unpack(w)
 	cl.countUnclaimed(l, +1)
 }
@@ -164,7 +165,7 @@ func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machi
 		}
 	}
 	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
-		match.Subtract(rest, cl.at_(cl.shares[i].vec, 1))
+		match.Subtract(rest, cl.moreAt(cl.shares[i].vec, 1))
 	}
 	for i := range cl.promisedTo(w) {
 		match.Subtract(rest, cl.amount(w, cl.promisedTo(w)[i].class))
@@ -222,7 +223,7 @@ func (cl *clusterState) worth(w *needState, l *machineState, buf []int64) []int6
 	buf = append(buf[:0], cl.supply(l)...)
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
 		if cl.shares[i].to != w.at {
-			match.Subtract(buf, cl.at_(cl.shares[i].vec, 0))
+			match.Subtract(buf, cl.moreAt(cl.shares[i].vec, 0))
 		}
 	}
 	return cl.inUnits(w, buf)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -16,59 +15,52 @@ import (
 type bucket struct {
 	value    symbol.ID
 	sum, own int32
+	count    int32 // of machines, where they are counted
 }
 
-// bucketOf returns the position of the bucket of a value, new if need be.
-func (x *scratch) bucketOf(v symbol.ID, k int) int32 {
-	if at, known := x.bucketAt[v]; known && int(at) < len(x.buckets) && x.buckets[at].value == v { // else it was there for another gang
-		return at
+// beginBuckets begins again, for another gang.
+func (x *scratch) beginBuckets(cl *clusterState, w *needState) {
+	x.buckets, x.sums, x.list = x.buckets[:0], x.sums[:0], x.list[:0]
+	x.amounts.begin(cl, w)
+}
+
+// bucketOf returns the bucket of a value, by its number in its column, new if need be.
+func (x *scratch) bucketOf(v int64, number int32, k int) *bucket {
+	for int(number) >= len(x.bucketAt) {
+		x.bucketAt = append(x.bucketAt, 0)
 	}
-	from := int32(len(x.sums))
-	for range 2 * k {
-		x.sums = append(x.sums, 0)
+	if at := x.bucketAt[number]; int(at) >= len(x.buckets) || x.buckets[at].value != symbol.ID(v) { // it was there for another gang
+		x.bucketAt[number] = int32(len(x.buckets))
+		from := int32(len(x.sums))
+		x.sums = append(x.sums, make([]int64, 2*k)...)
+		x.buckets = append(x.buckets, bucket{value: symbol.ID(v), sum: from, own: from + int32(k)})
 	}
-	if x.bucketAt == nil {
-		x.bucketAt = map[symbol.ID]int32{}
-	}
-	x.bucketAt[v] = int32(len(x.buckets))
-	x.buckets = append(x.buckets, bucket{value: v, sum: from, own: from + int32(k)})
-	return x.bucketAt[v]
+	return &x.buckets[x.bucketAt[number]]
 }
 
 func (x *scratch) at(off int32, k int) []int64 { return x.sums[off : int(off)+k] }
 
-// collect adds a machine to its bucket, if it has a value, and returns the position of that.
-func (x *scratch) collect(cl *clusterState, w *needState, at int32, values []int64) int32 {
+// collect adds a machine to the bucket of its value, if it has one, and returns that.
+func (x *scratch) collect(cl *clusterState, w *needState, at int32, c *column) *bucket {
 	l := &cl.machines[at]
-	if values[at] < 0 {
-		return -1
+	if c.values[at] < 0 || !x.amounts.of(cl, w, l.class).fits {
+		return nil
 	}
 	k := cl.dimensions()
-	in := x.bucketOf(symbol.ID(values[at]), k)
-	b := &x.buckets[in]
+	b := x.bucketOf(c.values[at], c.numbers[at], k)
 	var buf [8]int64
-	s := cl.worth(w, l, buf[:0])
-	match.Add(x.at(b.sum, k), s)
+	x.amounts.addOne(cl, w, l, buf[:0], x.at(b.sum, k))
 	if l.owner == w.at {
-		match.Add(x.at(b.own, k), s)
+		x.amounts.addOne(cl, w, l, buf[:0], x.at(b.own, k))
 	}
-	return in
+	return b
 }
 
-// collectOwn adds the machines of the list to their buckets, those of one class and value that follow each other at once.
-func (x *scratch) collectOwn(cl *clusterState, w *needState, values []int64) {
-	for list := x.list; len(list) > 0; {
-		l, v, n := &cl.machines[list[0]], values[list[0]], 1
-		for n < len(list) && cl.machines[list[n]].class == l.class && values[list[n]] == v {
-			n++
-		}
-		list = list[n:]
-		if v < 0 {
-			continue
-		}
-		sum := x.at(x.buckets[x.bucketOf(symbol.ID(v), cl.dimensions())].sum, cl.dimensions())
-		for j, s := range cl.amount(w, l.class) {
-			sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(n)))
+// collectOwn adds the machines of the list to their buckets.
+func (x *scratch) collectOwn(cl *clusterState, w *needState, c *column) {
+	for _, at := range x.list {
+		if v, k := c.values[at], cl.dimensions(); v >= 0 {
+			x.amounts.add(cl, w, cl.machines[at].class, 1, x.at(x.bucketOf(v, c.numbers[at], k).sum, k))
 		}
 	}
 }
@@ -80,22 +72,19 @@ func (c *crediting) ownDomain(w *needState) {
 	if w.own < 0 {
 		return
 	}
-	values := cl.values(c.w.Inventory, w.key)
-	x.buckets, x.sums, x.list = x.buckets[:0], x.sums[:0], x.list[:0]
-	class, fit := int64(-1), false // of the machine before: they are mostly alike
+	col := numbered(cl, c.w.Inventory, w.key)
+	values := col.values
+	x.beginBuckets(cl, w)
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
 		l := &cl.machines[at]
 		if !l.state.Bound() || l.claim >= 0 || l.bits&lExcluded != 0 {
 			continue
 		}
-		if int64(l.class) != class {
-			class, fit = int64(l.class), cl.usable(w, l) && match.Touches(cl.supply(l), cl.aggregate(w))
-		}
-		if fit {
+		if a := x.amounts.of(cl, w, l.class); a.fits && a.touches {
 			x.list = append(x.list, at)
 		}
 	}
-	x.collectOwn(cl, w, values)
+	x.collectOwn(cl, w, col)
 	best := -1
 	for i, b := range x.buckets {
 		if match.Covers(x.at(b.sum, cl.dimensions()), cl.aggregate(w)) &&
@@ -127,21 +116,22 @@ func (cl *clusterState) choose(w *needState, v symbol.ID) {
 // provisionalDomain is ENG-10.4.
 func (c *crediting) provisionalDomain(w *needState) {
 	cl, x := c.cl, c.x
-	values := cl.values(c.w.Inventory, w.key)
-	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
+	col := numbered(cl, c.w.Inventory, w.key)
+	values := col.values
+	x.beginBuckets(cl, w)
 	if list := cl.unclaimed(); w.claims >= 0 || len(list) > 0 {
 		if w.claims >= 0 {
 			list = cl.bound
 		}
 		for _, at := range list {
-			if l := &cl.machines[at]; (l.claim < 0 || l.claim == w.at) && cl.usable(w, l) {
-				x.collect(cl, w, at, values)
+			if l := &cl.machines[at]; l.claim < 0 || l.claim == w.at {
+				x.collect(cl, w, at, col)
 			}
 		}
 	}
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
-		if l := &cl.machines[at]; !l.state.Bound() && l.claim < 0 && cl.usable(w, l) {
-			x.collect(cl, w, at, values)
+		if l := &cl.machines[at]; !l.state.Bound() && l.claim < 0 {
+			x.collect(cl, w, at, col)
 		}
 	}
 	best := c.bestBucket(w)
@@ -204,11 +194,11 @@ func (c *crediting) bestBucket(w *needState) int {
 	best, bestCovers := -1, false
 	var bestAll, bestOwn int64
 	for i, b := range x.buckets {
-		sum := x.at(b.sum, k)
-		if !match.Touches(sum, want) {
+		touches, covers, all := x.amounts.score(x.at(b.sum, k), want)
+		if !touches {
 			continue
 		}
-		covers, all, own := match.Covers(sum, want), CappedScore(sum, want), CappedScore(x.at(b.own, k), want)
+		_, _, own := x.amounts.score(x.at(b.own, k), want)
 		if best >= 0 {
 			switch {
 			case covers != bestCovers:
@@ -235,12 +225,12 @@ func (c *crediting) bestBucket(w *needState) int {
 // spillGang is round 3 for a gang (ENG-9.6).
 func (c *crediting) spillGang(w *needState) {
 	cl, x := c.cl, c.x
-	values := cl.values(c.w.Inventory, w.key)
+	col := numbered(cl, c.w.Inventory, w.key)
 	if w.bits&wChosen == 0 {
-		x.buckets, x.sums = x.buckets[:0], x.sums[:0]
-		for _, at := range cl.flight {
-			if l := &cl.machines[at]; l.claim < 0 && cl.usable(w, l) {
-				x.collect(cl, w, at, values)
+		x.beginBuckets(cl, w)
+		for _, at := range unclaimedInFlight(cl) {
+			if cl.machines[at].claim < 0 {
+				x.collect(cl, w, at, col)
 			}
 		}
 		best := c.bestBucket(w)
@@ -250,7 +240,7 @@ func (c *crediting) spillGang(w *needState) {
 		cl.choose(w, x.buckets[best].value)
 	}
 	for _, at := range unclaimedInFlight(cl) {
-		if values[at] == int64(w.domain) {
+		if col.values[at] == int64(w.domain) {
 			cl.claimInFlight(w, at)
 		}
 	}
@@ -260,19 +250,20 @@ func (c *crediting) spillGang(w *needState) {
 func CappedScore(have, want []int64) int64 {
 	sum := int64(0)
 	for j, d := range want {
-		if d <= 0 {
-			continue
+		if d > 0 {
+			sum += cappedScore(have[j], d)
 		}
-		v := have[j]
-		if v >= d {
-			sum += 1_000_000
-			continue
-		}
-		hi, lo := bits.Mul64(uint64(v), 1_000_000)
-		q, _ := bits.Div64(hi, lo, uint64(d))
-		sum += int64(q)
 	}
 	return sum
+}
+
+func cappedScore(have, want int64) int64 {
+	if have >= want {
+		return 1_000_000
+	}
+	hi, lo := bits.Mul64(uint64(have), 1_000_000)
+	q, _ := bits.Div64(hi, lo, uint64(want))
+	return int64(q)
 }
 
 // uncappedScore is the score without its cap.

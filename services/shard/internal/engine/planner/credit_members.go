@@ -155,9 +155,8 @@ func (m *members) renew() {
 		l.bits &= lOurs | lForeign | lKeyed | lInUse
 	}
 	for i := range cl.columns {
-		if c := &cl.columns[i]; len(c.values) > cl.members {
-			c.values = c.values[:cl.members]
-		}
+		c := &cl.columns[i]
+		c.values, c.numbers = c.values[:min(len(c.values), cl.members)], c.numbers[:min(len(c.numbers), cl.members)]
 	}
 }
 
@@ -316,7 +315,8 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 		n := len(cl.columns)
 		cl.columns = slices.Grow(cl.columns, 1)[:n+1] // with the room of one that was dropped
 		col = &cl.columns[n]
-		col.key, col.values = key, slices.Grow(col.values[:0], len(cl.machines))
+		col.key, col.values, col.numbers = key, slices.Grow(col.values[:0], len(cl.machines)), col.numbers[:0]
+		clear(col.number)
 	}
 	if len(col.values) == len(cl.machines) {
 		return col.values
@@ -332,6 +332,24 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 		}
 	}
 	return col.values
+}
+
+// numbered returns the column of a topology key, in which values have numbers.
+func numbered(cl *clusterState, inv *inventory.Table, key symbol.ID) *column {
+	values := cl.values(inv, key)
+	c := &cl.columns[slices.IndexFunc(cl.columns, func(c column) bool { return c.key == key })]
+	if c.number == nil {
+		c.number = map[int64]int32{}
+	}
+	for _, v := range values[len(c.numbers):] {
+		n, known := c.number[v]
+		if !known {
+			n = int32(len(c.number))
+			c.number[v] = n
+		}
+		c.numbers = append(c.numbers, n)
+	}
+	return c
 }
 
 // noteValue says which value of a key the last local machine has, if the column is complete but for it.

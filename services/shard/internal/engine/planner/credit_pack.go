@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
@@ -17,10 +16,12 @@ type scratch struct {
 	ends     []int32
 	walk     []walkKey
 	labels   []uint32 // of the machines that were listed last
-	offers   []offer
-	asked    []int // dimensions that the Need asks for
+	offers   offers
+	offered  []offer
+	left     []int64
 	buckets  []bucket
-	bucketAt map[symbol.ID]int32
+	bucketAt []int32 // by number of the value
+	amounts  classAmounts
 	sums     []int64
 	even     match.Rooms // of a layout
 	frames   match.LastProjection
@@ -43,7 +44,7 @@ func (x *scratch) begin() { x.frames.Projection, x.fold.last, x.fold.homeOf = ni
 
 type offer struct {
 	at int32
-	in int32 // position of its value, for a hard spread
+	in int32 // position of its value, or -1
 	k  int64 // whole units
 
 	given int64 // of them
@@ -60,29 +61,39 @@ type sharing struct {
 // given stay out of the way, so that a donor whose claims change never takes back what others count on (ENG-11.7).
 func (sh *sharing) packNeed(g *needState) {
 	cl, x := sh.cl, sh.x
-	g.bits |= wPacked
+	if g.slot >= 0 {
+		last := len(cl.unpacked) - 1
+		cl.unpacked[g.slot] = cl.unpacked[last]
+		cl.needs[cl.unpacked[last]].slot, cl.unpacked, g.slot = g.slot, cl.unpacked[:last], -1
+	}
+	idle := sh.usedUp(g)
 	x.list = x.list[:0]
 	for at := g.claims; at >= 0; at = cl.machines[at].next {
 		l := &cl.machines[at]
-		if l.bits&lKept != 0 {
+		if idle || l.bits&lKept != 0 {
+			cl.spares.unlist(cl, at)
 			continue
 		}
 		if l.used < 0 {
-			l.used = cl.alloc(1)
+			l.used = cl.allocMore(1)
 		}
 		x.list = append(x.list, at)
 	}
+	if idle {
+		return
+	}
+	g.bits |= wPacked
 	slices.SortFunc(x.list, cl.pack)
 	x.rest = append(x.rest[:0], cl.aggregate(g)...)
 	var buf [8]int64
 	if g.bits&wSpread != 0 {
 		sh.layEvenly(g, x.list)
-		sh.listOffers(g, x.list)
+		sh.listAll(x.list)
 		return
 	}
 	for _, at := range x.list {
 		l := &cl.machines[at]
-		if room, used := cl.worth(g, l, buf[:0]), cl.at_(l.used, 0); g.bits&wWhole != 0 {
+		if room, used := cl.worth(g, l, buf[:0]), cl.moreAt(l.used, 0); g.bits&wWhole != 0 {
 			packUnits(room, x.rest, used)
 		} else {
 			proportion(room, x.rest, used)
@@ -91,7 +102,7 @@ func (sh *sharing) packNeed(g *needState) {
 	if g.bits&wWhole == 0 && !match.IsZero(x.rest) {
 		for _, at := range x.list {
 			l := &cl.machines[at]
-			used := cl.at_(l.used, 0)
+			used := cl.moreAt(l.used, 0)
 			for j, room := range cl.worth(g, l, buf[:0]) {
 				more := min(room-used[j], x.rest[j])
 				used[j] += more
@@ -99,7 +110,7 @@ func (sh *sharing) packNeed(g *needState) {
 			}
 		}
 	}
-	sh.listOffers(g, x.list)
+	sh.listAll(x.list)
 }
 
 // layEvenly is the layout of a Need with a hard spread: the machines under each value hold as many units as those under any other, as far as
@@ -117,45 +128,39 @@ func (sh *sharing) layEvenly(g *needState, list []int32) {
 		left := &r.Units[r.Position(symbol.ID(values[at]))]
 		k := min(*left, cl.unitsIn(g, cl.worth(g, &cl.machines[at], buf[:0])))
 		*left -= k
-		used := cl.at_(cl.machines[at].used, 0)
+		used := cl.moreAt(cl.machines[at].used, 0)
 		for j, u := range unit {
 			used[j] = u * k
 		}
 	}
 }
 
-// donor is a Need with machines that may have something to offer to others: these are in clusterState.offering.
-type donor struct{ need, from, n, room int32 }
-
-// listOffers lists those machines of a Need whose unused part holds at least what every recipient asks for, and notes the
-// most that any of them has of each dimension: with most claimants that is one machine of many, the last.
-func (sh *sharing) listOffers(w *needState, list []int32) {
-	cl := sh.cl
-	g := &cl.donors[w.slot]
-	most := cl.offer[int(w.slot)*cl.dimensions():][:cl.dimensions()]
-	clear(most)
-	start := len(cl.offering)
+// listAll notes what machines have left.
+func (sh *sharing) listAll(list []int32) {
 	for _, at := range list {
-		l := &cl.machines[at]
-		sup, used := cl.supply(l), cl.at_(l.used, 0)
-		offers := true
-		for j, u := range cl.least {
-			offers = offers && sup[j]-used[j] >= u
-		}
-		if !offers {
-			continue
-		}
-		cl.offering = append(cl.offering, at)
-		for j, s := range sup {
-			most[j] = max(most[j], s-used[j])
-		}
+		sh.list(at)
 	}
-	if g.n = int32(len(cl.offering) - start); g.n <= g.room { // where it was
-		copy(cl.offering[g.from:], cl.offering[start:])
-		cl.offering = cl.offering[:start]
-		return
+}
+
+// list notes what a machine has left: its part of what its claimant does not use, less what is shared already (ENG-11.4).
+func (sh *sharing) list(at int32) {
+	cl, x := sh.cl, sh.x
+	l := &cl.machines[at]
+	used, per := cl.moreAt(l.used, 0), uint64(cl.d.Facts.SharingPerMille)
+	x.left = x.left[:0]
+	for j, s := range cl.supply(l) {
+		free := s - used[j]
+		if per != 1000 {
+			hi, lo := bits.Mul64(uint64(free), per)
+			q, _ := bits.Div64(hi, lo, 1000)
+			free = int64(q)
+		}
+		if l.out >= 0 {
+			free -= cl.more[int(l.out)+j]
+		}
+		x.left = append(x.left, free)
 	}
-	g.from, g.room = int32(start), g.n
+	cl.spares.list(cl, at, x.left)
 }
 
 // finishOffers packs a Need whose allocation is over, so that later Needs can receive shares of its machines. Doing it now finds the machines
@@ -165,18 +170,7 @@ func (sh *sharing) finishOffers(w *needState) {
 	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wPacked != 0 || cl.d.Facts.SharingPerMille <= 0 {
 		return
 	}
-	if sh.usedUp(w) {
-		if w.slot >= 0 {
-			sh.dropDonor(w)
-		}
-		return
-	}
-	if w.slot < 0 {
-		cl.unpack(w)
-	}
-	if sh.packNeed(w); cl.donors[w.slot].n == 0 {
-		sh.dropDonor(w)
-	}
+	sh.packNeed(w)
 }
 
 // usedUp reports whether it is plain without a layout that a Need has nothing to offer: units all alike fill its machines as far
@@ -221,33 +215,13 @@ func (sh *sharing) usedUp(g *needState) bool {
 	return true
 }
 
-// unpack says that what the machines of a Need are used for is to be found out again. Until then they may offer anything.
+// unpack says that what the machines of a Need are used for is to be found out again.
 func (cl *clusterState) unpack(g *needState) {
 	g.bits &^= wPacked
-	cl.offerMost = cl.offerMost[:0]
 	if g.slot < 0 {
-		if cap(cl.donors) == 0 {
-			cl.donors, cl.offer = make([]donor, 0, len(cl.needs)), make([]int64, 0, len(cl.needs)*cl.dimensions())
-			cl.offering = slices.Grow(cl.offering, len(cl.needs))
-		}
-		g.slot = int32(len(cl.donors))
-		cl.donors = append(cl.donors, donor{need: g.at})
-		cl.offer = append(cl.offer, make([]int64, cl.dimensions())...)
+		g.slot = int32(len(cl.unpacked))
+		cl.unpacked = append(cl.unpacked, g.at)
 	}
-	most := cl.offer[int(g.slot)*cl.dimensions():][:cl.dimensions()]
-	for j := range most {
-		most[j] = math.MaxInt64
-	}
-}
-
-// dropDonor takes a Need out of donors that has nothing to offer to anybody.
-func (sh *sharing) dropDonor(g *needState) {
-	cl := sh.cl
-	i, last, k := int(g.slot), len(cl.donors)-1, cl.dimensions()
-	cl.donors[i] = cl.donors[last]
-	copy(cl.offer[i*k:(i+1)*k], cl.offer[last*k:])
-	cl.needs[cl.donors[i].need].slot = int32(i)
-	cl.donors, cl.offer, g.slot = cl.donors[:last], cl.offer[:last*k], -1
 }
 
 // mayReceive reports whether w is a Need that shares are for (ENG-11.2).

@@ -62,11 +62,11 @@ func (nz *normalising) clear(left []int32) {
 	cl.left, cl.gangRows, cl.dims = left, cl.gangRows[:0], cl.dims[:0]
 	cl.rowNeed = slices.Grow(cl.rowNeed[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.rowNeed)
-	many := 0 // Needs of more than one unit
+	many := 0 // Needs of more than one unit, and gangs
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]
 		cl.dims = match.AddDims(match.AddDims(cl.dims, &n.Aggregate), &n.MinUnit)
-		if !n.Aggregate.Equal(&n.MinUnit) {
+		if !n.Aggregate.Equal(&n.MinUnit) || n.Form.Same != nil {
 			many++
 		}
 		if n.Form.Same != nil {
@@ -75,7 +75,7 @@ func (nz *normalising) clear(left []int32) {
 	}
 	slices.Sort(cl.dims)
 	k := len(cl.dims)
-	cl.vec = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many)
+	cl.vec = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+2)*many)
 	cl.needs, cl.folds = slices.Grow(cl.needs[:0], len(cl.d.Needs)), nil
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, nz.policy, nz.w.Inventory.ClassVersion()
 	nz.clearCredit()
@@ -85,8 +85,9 @@ func (nz *normalising) clear(left []int32) {
 func (nz *normalising) clearCredit() {
 	cl := nz.cl
 	clear(cl.gains.list)
-	cl.gains.list, cl.shares, cl.donors = cl.gains.list[:0], cl.shares[:0], cl.donors[:0]
-	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
+	cl.gains.list, cl.shares, cl.unpacked = cl.gains.list[:0], cl.shares[:0], cl.unpacked[:0]
+	cl.more, cl.empty = cl.more[:0], cl.empty[:0]
+	cl.spares.begin(nz.off.atOnce)
 	_, cl.supplyVersion = nz.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = nz.folding.version
 	cl.stale, cl.block = false, nil

@@ -97,10 +97,10 @@ func (pl *Planner) Sums() int {
 	return len(kept)
 }
 
-// Offered is the most that any machine of a cluster is known to have left for shares, in one dimension; -1: it is not known.
-func (pl *Planner) Offered(w *engine.World, cluster string) int64 {
-	if cl := pl.p.clusters.byID[w.Demand.Cluster(cluster).ID]; len(cl.offerMost) > 0 {
-		return cl.offerMost[0]
+// ShareLooks is how many blocks of machines Needs have looked at for shares.
+func (pl *Planner) ShareLooks() (n int) {
+	for _, x := range append(pl.p.workers.others, &pl.p.workers.own) {
+		n += x.offers.opened
 	}
-	return -1
+	return n
 }

@@ -76,24 +76,3 @@ func TestNeedsWithoutTheirResourceHaveNoAllocation(t *testing.T) {
 		}
 	}
 }
-
-// ENG-11.5: once machines have given what they had left, Needs that find nothing stop looking at each of them: one cluster can have as many short Needs as rows,
-// and as many machines with shares.
-func TestNeedsLookAtNoMachineThatHasGivenAll(t *testing.T) {
-	s := newScript()
-	for i := range 20 {
-		s.lines(fmt.Sprintf(`
-			need red/w%[1]d cpu=1 unit=cpu:1
-			machine m%[1]d cpu=4 configured=red for=w%[1]d`, i))
-	}
-	for i := range 200 {
-		s.lines(fmt.Sprintf(`need red/x%d cpu=1 unit=cpu:1`, i))
-	}
-	pl := planner.NewPlanner()
-	if r := pl.Plan(engine.Input{World: s.w}); len(r.Short) != 140 {
-		t.Errorf("%d are short, want 140: 20 machines hold 80", len(r.Short))
-	}
-	if left := pl.Offered(s.w, "red"); left != 0 {
-		t.Errorf("%d are known to be left", left)
-	}
-}

@@ -372,8 +372,7 @@ func drawAttribution(t source, c fleetCluster) inventory.Attribution {
 
 func drawFleet(t source, sh shape) *fleet {
 	f := &fleet{now: 1000 * engine.Second, policy: engine.DefaultPolicy()}
-	names := []string{"blue", "green", "red", "white"}
-	for _, name := range names[:1+t.IntN(sh.clusters)] {
+	for _, name := range []string{"blue", "green", "red", "white"}[:1+t.IntN(sh.clusters)] {
 		c := fleetCluster{name: name}
 		c.facts = demand.Facts{Heard: chance(t, 80), SharingPerMille: oneOf[int32](t, 1000, 1000, 500, 0),
 			ReportsReadiness: chance(t, 25), ReportingSince: oneOf[int64](t, 0, 50, 200) * engine.Second,
@@ -395,6 +394,7 @@ func drawFleet(t source, sh shape) *fleet {
 	for i := range t.IntN(sh.machines + 1) {
 		f.machines = append(f.machines, drawMachine(t, sh, f, i))
 	}
+	f.policy.ShareLooks = oneOf(t, 1, 2, 64, 64)
 	return f
 }
 

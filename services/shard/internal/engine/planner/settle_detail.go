@@ -232,7 +232,7 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 // holds reports whether some domain holds w. It looks at further ones if none does so far.
 func (g *largest) holds(cl *clusterState, w *needState, t *topState, amounts *classAmounts) bool {
 	agg := cl.aggregate(w)
-	amounts.begin(cl)
+	amounts.begin(cl, nil)
 	for list := g.sums; len(list) > 0; list = list[len(agg):] {
 		if match.Covers(list, agg) {
 			return true
@@ -273,7 +273,7 @@ func (g *largest) keep(sum []int64) {
 
 // addForeign adds up the domains in which machines of other shards are bound to the cluster, with these.
 func (g *largest) addForeign(cl *clusterState, w *needState, t *topState, foreign []int32, values []int64, amounts *classAmounts) {
-	amounts.begin(cl)
+	amounts.begin(cl, nil)
 	slices.SortFunc(foreign, func(a, b int32) int { return cmp.Compare(values[a], values[b]) })
 	for len(foreign) > 0 {
 		value, sum := values[foreign[0]], g.begin(cl.dimensions())

@@ -276,7 +276,7 @@ func (vs *verdicts) restConfigured(cl *clusterState, w *needState, into []int64)
 	}
 	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
 		if cl.machines[cl.shares[s].on].state == inventory.Configured {
-			match.Subtract(rest, cl.at_(cl.shares[s].vec, 1))
+			match.Subtract(rest, cl.moreAt(cl.shares[s].vec, 1))
 		}
 	}
 	return rest

@@ -192,6 +192,7 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 	reserved := n.reserved(d)
 	for again := true; again; {
 		again = false
+		useless := 0
 		for i := range offers {
 			o := &offers[i]
 			rest := n.residual(d)
@@ -206,6 +207,9 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 				again = again || k > 0
 			}
 			if k == 0 {
+				if useless++; useless == n.Policy.ShareLooks {
+					break
+				}
 				continue
 			}
 			taken := d.MinUnit.Times(k)
