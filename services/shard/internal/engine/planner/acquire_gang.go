@@ -72,6 +72,9 @@ func (ga *gangAllocator) creditable(cl *clusterState, w *needState) {
 			ga.creditOne(cl, w, at, c)
 		}
 	}
+	if !someUnclaimed(cl, w) {
+		return
+	}
 	for _, at := range cl.unclaimed() {
 		if cl.machines[at].claim < 0 {
 			ga.creditOne(cl, w, at, c)

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -69,23 +70,54 @@ func (c *crediting) keepBusy() {
 // spare releases what a Need no longer needs of its machines, as the one that it got supplies more than the one before. The last that
 // a walk would take goes first; what others have a share of stays.
 func (cl *clusterState) spare(w *needState) (gone []int32) {
-	var list []int32
-	for at := w.claims; at >= 0; at = cl.machines[at].next {
-		if l := &cl.machines[at]; l.bits&lKept == 0 && l.shares < 0 {
-			list = append(list, at)
+	for {
+		last := int32(-1) // mostly it stays, so all are not put into order
+		for at := w.claims; at >= 0; at = cl.machines[at].next {
+			if l := &cl.machines[at]; l.bits&lKept == 0 && l.shares < 0 && (last < 0 || cl.lastFirst(at, last) < 0) {
+				last = at
+			}
 		}
-	}
-	slices.SortFunc(list, cl.lastFirst)
-	for _, at := range list {
-		rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
-		if !match.IsZero(rest) {
-			break
+		if last < 0 || !coveredWithout(cl, w, last) {
+			return gone
 		}
-		cl.release(at)
+		cl.release(last)
 		cl.recount(w)
-		gone = append(gone, at)
+		gone = append(gone, last)
 	}
-	return gone
+}
+
+// coveredWithout reports whether w is covered without one of its machines.
+func coveredWithout(cl *clusterState, w *needState, at int32) bool {
+	return match.IsZero(cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] }))
+}
+
+// needsEach returns a quick answer to whether w, which is covered, needs one of its machines: where it is true, the answer is right. It holds until a claim changes.
+func needsEach(cl *clusterState, w *needState) func(at int32) bool {
+	var buf [8]int64
+	if w.bits&wSpread != 0 {
+		r, values, asked := roomsOf(cl, w), cl.values(cl.cat.Inventory, w.key), cl.unitsIn(w, cl.aggregate(w))
+		return func(at int32) bool {
+			in := slices.Index(r.Values, symbol.ID(values[at]))
+			return in >= 0 && !r.Spares(in, cl.unitsIn(w, cl.worth(w, &cl.machines[at], buf[:0])), asked)
+		}
+	}
+	over := make([]int64, cl.dimensions())
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		if l := &cl.machines[at]; l.bits&lKept == 0 {
+			match.Add(over, cl.worth(w, l, buf[:0]))
+		}
+	}
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		match.Add(over, cl.moreAt(cl.shares[i].vec, 1))
+	}
+	for j, a := range cl.aggregate(w) {
+		if a == 0 || over[j] == math.MaxInt64 {
+			over[j] = math.MaxInt64
+		} else {
+			over[j] -= a
+		}
+	}
+	return func(at int32) bool { return !match.Covers(over, cl.worth(w, &cl.machines[at], buf[:0])) }
 }
 
 // lastFirst puts those in flight, by id, before the bound ones, and these in the opposite of the order in which walks take them.
@@ -131,16 +163,27 @@ func spreadAllows(cl *clusterState, w *needState, e, m int32) bool {
 	if values[e] < 0 || values[e] != values[m] && y.rank != emptyRank {
 		return false
 	}
-	run := min(roomsOf(cl, w).Served(), cl.unitsIn(w, cl.aggregate(w)))
-	r := &cl.rooms.other
-	fillRooms(cl, r, w, func(l *machineState) bool { return l == y })
+	r := roomsOf(cl, w)
+	run, n, from := min(r.Served(), cl.unitsIn(w, cl.aggregate(w))), len(r.Values), -1
 	var buf [8]int64
+	gone := cl.unitsIn(w, cl.worth(w, y, buf[:0]))
 	room := append(buf[:0], cl.supply(x)...)
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn { // they go with the claim
 		match.Subtract(room, cl.moreAt(cl.shares[i].vec, 0))
 	}
-	r.Add(symbol.ID(values[e]), cl.unitsIn(w, cl.inUnits(w, room)))
-	return r.Served() >= run
+	if values[m] >= 0 {
+		from = r.Position(symbol.ID(values[m]))
+		r.Units[from] -= gone
+	}
+	to, k := r.Position(symbol.ID(values[e])), cl.unitsIn(w, cl.inUnits(w, room))
+	r.Units[to] += k
+	stays := r.Served() >= run
+	r.Units[to] -= k
+	if from >= 0 {
+		r.Units[from] += gone
+	}
+	r.Values, r.Units = r.Values[:n], r.Units[:n]
+	return stays
 }
 
 // standFor gives the claim and the shares of machine m to machine e.
@@ -180,13 +223,17 @@ func (c *crediting) dropEmptyOf(w *needState, list []int32) []int32 {
 			list = append(list, at)
 		}
 	}
+	if len(list) == 0 {
+		return list
+	}
 	slices.SortFunc(list, cl.lastFirst)
+	needs := needsEach(cl, w)
 	for _, at := range list {
-		rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
-		if match.IsZero(rest) {
+		if !needs(at) && coveredWithout(cl, w, at) {
 			cl.release(at)
 			cl.recount(w)
 			cl.freed = true // a Need that found nothing may use it (ENG-12.9)
+			needs = needsEach(cl, w)
 		}
 	}
 	return list

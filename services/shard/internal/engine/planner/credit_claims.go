@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -124,7 +126,7 @@ func (cl *clusterState) unclaimed() []int32 {
 			cl.walkOrder(cl.bound, nil)
 			cl.inOrder = true
 		}
-		cl.unclaimedStale, cl.unclaimedAt = false, cl.unclaimedAt[:0]
+		cl.unclaimedStale, cl.unclaimedAt, cl.unclaimedOf = false, cl.unclaimedAt[:0], cl.unclaimedOf[:0]
 		for _, at := range cl.bound {
 			if cl.machines[at].claim < 0 {
 				cl.unclaimedAt = append(cl.unclaimedAt, at)
@@ -136,6 +138,25 @@ func (cl *clusterState) unclaimed() []int32 {
 		}
 	}
 	return cl.unclaimedAt
+}
+
+// someUnclaimed reports whether w can use machines of a class of which some are unclaimed, or were when they were listed: thousands of Needs can be short beside
+// thousands of machines that none of them can use.
+func someUnclaimed(cl *clusterState, w *needState) bool {
+	list := cl.unclaimed()
+	if len(list) <= unclaimedFew {
+		return len(list) > 0
+	}
+	if len(cl.unclaimedOf) == 0 {
+		for i, at := range list {
+			if c := cl.machines[at].class; i == 0 || c != cl.machines[list[i-1]].class {
+				cl.unclaimedOf = append(cl.unclaimedOf, c)
+			}
+		}
+		slices.Sort(cl.unclaimedOf)
+		cl.unclaimedOf = slices.Compact(cl.unclaimedOf)
+	}
+	return slices.ContainsFunc(cl.unclaimedOf, func(class uint32) bool { return cl.fits(w, class) })
 }
 
 // unclaimedFew is how many unclaimed machines are sorted by themselves.
@@ -176,6 +197,9 @@ func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machi
 // claimUnclaimed claims unclaimed bound machines one after the other, as far as w is short and they are usable, pass, and contribute.
 // pass may be nil.
 func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *machineState) bool) {
+	if !someUnclaimed(cl, w) {
+		return
+	}
 	var buf [8]int64
 	untilNothing(cl, w, func() {
 		for _, at := range cl.unclaimed() {

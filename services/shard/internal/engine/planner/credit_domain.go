@@ -119,7 +119,7 @@ func (c *crediting) provisionalDomain(w *needState) {
 	col := numbered(cl, c.w.Inventory, w.key)
 	values := col.values
 	x.beginBuckets(cl, w)
-	if list := cl.unclaimed(); w.claims >= 0 || len(list) > 0 {
+	if list := cl.unclaimed(); w.claims >= 0 || someUnclaimed(cl, w) {
 		if w.claims >= 0 {
 			list = cl.bound
 		}

@@ -22,11 +22,15 @@ type settling struct {
 
 	unclaimed []int32                   // scratch
 	drainedAt map[inventory.Index]int32 // positions in preemption.drained, made on first use
+	compared  int                       // Needs, with machines that are reclaimed
 }
+
+// selfCheckMost is how many Needs a plan compares with machines that are reclaimed, to count what no plan may do. One cluster can have 50,000 and thousands.
+const selfCheckMost = 1_000_000
 
 // run writes the actions in the order of ENG-2.10 and what goes with them.
 func (st *settling) run() {
-	st.drainedAt = nil
+	st.drainedAt, st.compared = nil, 0
 	st.acquisitions()
 	st.preempts()
 	st.reclaims()
@@ -211,7 +215,7 @@ func (st *settling) reclaim(cl *clusterState, at int32) {
 		cause = engine.CauseNotJoined
 	}
 	st.drainAction(cl, l, engine.Reclaim, cause, d)
-	if l.bits&lExcluded == 0 {
+	if st.compared += len(cl.needs); l.bits&lExcluded == 0 && st.compared <= selfCheckMost {
 		st.res.Counters.ReclaimMatchesUnmet += st.couldUse(cl, l, at)
 	}
 }
