@@ -73,16 +73,16 @@ type clusterState struct {
 	protected []inventory.Index
 	overdue   int
 
-	empty       []int32  // of machines: what an exchange gave back
-	unclaimedAt []int32  // those of bound that were unclaimed when it was listed
-	unclaimedOf []uint32 // their classes, if they are many and were asked for
-	waitingAt   []int32  // the same of byID
-	waiting     int      // of flight: unclaimed
-	lastClaimed int32    // no Need behind it has a claim
-	excess      int      // the unclaimed ones that are Configured and ours
-	shorts      int      // Needs that are short, after credit
-	newsAt      int      // where they are in pendingList.news
-	victimsAt   int      // where what is bound is in targets.seen
+	empty       []int32      // of machines: what an exchange gave back
+	unclaimedAt []int32      // those of bound that were unclaimed when it was listed
+	unclaimedOf []classCount // their classes, if they are many and were asked for
+	waitingAt   []int32      // the same of byID
+	waiting     int          // of flight: unclaimed
+	lastClaimed int32        // no Need behind it has a claim
+	excess      int          // the unclaimed ones that are Configured and ours
+	shorts      int          // Needs that are short, after credit
+	newsAt      int          // where they are in pendingList.news
+	victimsAt   int          // where what is bound is in targets.seen
 	block       *engine.Block
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
 

@@ -97,7 +97,7 @@ func needsEach(cl *clusterState, w *needState) func(at int32) bool {
 	if w.bits&wSpread != 0 {
 		r, values, asked := roomsOf(cl, w), cl.values(cl.cat.Inventory, w.key), cl.unitsIn(w, cl.aggregate(w))
 		return func(at int32) bool {
-			in := slices.Index(r.Values, symbol.ID(values[at]))
+			in := cl.rooms.position(r, symbol.ID(values[at]))
 			return in >= 0 && !r.Spares(in, cl.unitsIn(w, cl.worth(w, &cl.machines[at], buf[:0])), asked)
 		}
 	}
@@ -164,26 +164,21 @@ func spreadAllows(cl *clusterState, w *needState, e, m int32) bool {
 		return false
 	}
 	r := roomsOf(cl, w)
-	run, n, from := min(r.Served(), cl.unitsIn(w, cl.aggregate(w))), len(r.Values), -1
+	if !cl.rooms.ranked {
+		cl.rooms.ranks.Of(r)
+		cl.rooms.ranked = true
+	}
 	var buf [8]int64
-	gone := cl.unitsIn(w, cl.worth(w, y, buf[:0]))
+	less := match.Change{At: -1, Units: -cl.unitsIn(w, cl.worth(w, y, buf[:0]))}
+	if values[m] >= 0 {
+		less.At = cl.rooms.position(r, symbol.ID(values[m]))
+	}
 	room := append(buf[:0], cl.supply(x)...)
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn { // they go with the claim
 		match.Subtract(room, cl.moreAt(cl.shares[i].vec, 0))
 	}
-	if values[m] >= 0 {
-		from = r.Position(symbol.ID(values[m]))
-		r.Units[from] -= gone
-	}
-	to, k := r.Position(symbol.ID(values[e])), cl.unitsIn(w, cl.inUnits(w, room))
-	r.Units[to] += k
-	stays := r.Served() >= run
-	r.Units[to] -= k
-	if from >= 0 {
-		r.Units[from] += gone
-	}
-	r.Values, r.Units = r.Values[:n], r.Units[:n]
-	return stays
+	more := match.Change{At: cl.rooms.position(r, symbol.ID(values[e])), Units: cl.unitsIn(w, cl.inUnits(w, room)), New: true}
+	return cl.rooms.ranks.Served(r, less, more) >= min(cl.rooms.ranks.Served(r), cl.unitsIn(w, cl.aggregate(w)))
 }
 
 // standFor gives the claim and the shares of machine m to machine e.

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -19,7 +20,7 @@ func (cl *clusterState) claim(w *needState, at int32) {
 		r := roomsOf(cl, w)
 		cl.hold(w, at)
 		if v := cl.values(cl.cat.Inventory, w.key)[at]; v >= 0 {
-			r.Add(symbol.ID(v), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
+			cl.rooms.add(r, symbol.ID(v), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
 		}
 		cl.rooms.of = w.at
 		cl.recount(w)
@@ -98,6 +99,9 @@ func (cl *clusterState) countUnclaimed(l *machineState, by int) {
 	}
 	cl.unclaimedCount += by
 	cl.unclaimedStale = cl.unclaimedStale || by > 0
+	if at, known := slices.BinarySearchFunc(cl.unclaimedOf, l.class, compareClasses); known {
+		cl.unclaimedOf[at].n += int32(by)
+	}
 	if l.state == inventory.Configured && l.bits&lForeign == 0 {
 		cl.excess += by
 	}
@@ -140,23 +144,38 @@ func (cl *clusterState) unclaimed() []int32 {
 	return cl.unclaimedAt
 }
 
-// someUnclaimed reports whether w can use machines of a class of which some are unclaimed, or were when they were listed: thousands of Needs can be short beside
-// thousands of machines that none of them can use.
+// classCount is how many unclaimed machines are of a class.
+type classCount struct {
+	class uint32
+	n     int32
+}
+
+func compareClasses(x classCount, class uint32) int { return cmp.Compare(x.class, class) }
+
+// someUnclaimed reports whether w can use some unclaimed machine: thousands of Needs can be short beside thousands of machines that none of them can use.
 func someUnclaimed(cl *clusterState, w *needState) bool {
 	list := cl.unclaimed()
 	if len(list) <= unclaimedFew {
 		return len(list) > 0
 	}
 	if len(cl.unclaimedOf) == 0 {
-		for i, at := range list {
-			if c := cl.machines[at].class; i == 0 || c != cl.machines[list[i-1]].class {
+		for _, at := range list {
+			if l := &cl.machines[at]; l.claim < 0 {
+				cl.unclaimedOf = append(cl.unclaimedOf, classCount{l.class, 1})
+			}
+		}
+		slices.SortFunc(cl.unclaimedOf, func(a, b classCount) int { return compareClasses(a, b.class) })
+		all := cl.unclaimedOf
+		cl.unclaimedOf = all[:0]
+		for _, c := range all {
+			if last := len(cl.unclaimedOf) - 1; last >= 0 && cl.unclaimedOf[last].class == c.class {
+				cl.unclaimedOf[last].n++
+			} else {
 				cl.unclaimedOf = append(cl.unclaimedOf, c)
 			}
 		}
-		slices.Sort(cl.unclaimedOf)
-		cl.unclaimedOf = slices.Compact(cl.unclaimedOf)
 	}
-	return slices.ContainsFunc(cl.unclaimedOf, func(class uint32) bool { return cl.fits(w, class) })
+	return slices.ContainsFunc(cl.unclaimedOf, func(c classCount) bool { return c.n > 0 && cl.fits(w, c.class) })
 }
 
 // unclaimedFew is how many unclaimed machines are sorted by themselves.

@@ -1,39 +1,62 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // roomsOfNeed is the rooms of the Need with a hard spread that was asked about last (ENG-13.9).
 type roomsOfNeed struct {
 	match.Rooms
-	of    int32       // position in needs, or -1
-	other match.Rooms // scratch: what it would be otherwise
+	of     int32       // position in needs, or -1
+	other  match.Rooms // scratch: what it would be otherwise
+	ranks  match.Ranks // of Rooms, if ranked
+	ranked bool
 
 	// Needs mostly ask for the same machines and the same key.
 	matcher uint32
 	key     symbol.ID
 	known   bool
-	values  []symbol.ID // under which the cluster has a machine for them
-	seen    map[symbol.ID]bool
+	values  []symbol.ID         // under which the cluster has a machine for them
+	seen    map[symbol.ID]int32 // positions of values
 }
 
 // roomsOf returns the room that w has under each value of its spread key. Values under which its cluster has a matching machine count, too.
 func roomsOf(cl *clusterState, w *needState) *match.Rooms {
 	if cl.rooms == nil {
-		cl.rooms = &roomsOfNeed{of: -1, seen: map[symbol.ID]bool{}}
+		cl.rooms = &roomsOfNeed{of: -1, seen: map[symbol.ID]int32{}}
 	}
 	if r := cl.rooms; r.of != w.at {
 		fillRooms(cl, &r.Rooms, w, nil)
 		for _, m := range cl.promisedTo(w) {
 			if v, has := cl.cat.Inventory.Value(m.idx, w.key); has {
-				r.Add(v, cl.unitsIn(w, cl.amount(w, m.class)))
+				r.add(&r.Rooms, v, cl.unitsIn(w, cl.amount(w, m.class)))
 			}
 		}
-		r.of = w.at
+		r.of, r.ranked = w.at, false
 	}
 	return &cl.rooms.Rooms
+}
+
+// position returns where rooms count a value, or -1.
+func (n *roomsOfNeed) position(r *match.Rooms, v symbol.ID) int {
+	if at, known := n.seen[v]; known && int(at) < len(r.Values) && r.Values[at] == v {
+		return int(at)
+	}
+	return slices.Index(r.Values, v)
+}
+
+// add adds room under a value.
+func (n *roomsOfNeed) add(r *match.Rooms, v symbol.ID, units int64) {
+	if at := n.position(r, v); at >= 0 {
+		r.Units[at] = resource.AddSat(r.Units[at], units)
+		return
+	}
+	n.seen[v] = int32(len(r.Values))
+	r.Values, r.Units = append(r.Values, v), append(r.Units, units)
 }
 
 // fillRooms adds up the room that w has on its claims and shares, but for the machines that are left out.
@@ -44,12 +67,12 @@ func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *m
 	var buf [8]int64
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
 		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lKept == 0 && (without == nil || !without(l)) {
-			r.Add(symbol.ID(values[at]), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
+			cl.rooms.add(r, symbol.ID(values[at]), cl.unitsIn(w, cl.worth(w, l, buf[:0])))
 		}
 	}
 	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
 		if s := &cl.shares[i]; without == nil || !without(&cl.machines[s.on]) {
-			r.Add(symbol.ID(values[s.on]), s.units)
+			cl.rooms.add(r, symbol.ID(values[s.on]), s.units)
 		}
 	}
 }
@@ -63,9 +86,11 @@ func valuesFor(cl *clusterState, w *needState, values []int64) []symbol.ID {
 	r.known, r.matcher, r.key, r.values = true, w.matcher, w.key, r.values[:0]
 	clear(r.seen)
 	for at := range cl.machines[:cl.members] {
-		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) && !r.seen[symbol.ID(values[at])] {
-			r.seen[symbol.ID(values[at])] = true
-			r.values = append(r.values, symbol.ID(values[at]))
+		if l := &cl.machines[at]; values[at] >= 0 && l.bits&lExcluded == 0 && m.Has(l.class) {
+			if _, seen := r.seen[symbol.ID(values[at])]; !seen {
+				r.seen[symbol.ID(values[at])] = int32(len(r.values))
+				r.values = append(r.values, symbol.ID(values[at]))
+			}
 		}
 	}
 	return r.values
@@ -74,7 +99,7 @@ func valuesFor(cl *clusterState, w *needState, values []int64) []symbol.ID {
 // forget says that what counts for some Need is another now.
 func (r *roomsOfNeed) forget() {
 	if r != nil {
-		r.of = -1
+		r.of, r.ranked = -1, false
 	}
 }
 

@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -48,7 +46,6 @@ func (sh *sharing) giveEvenly(w *needState) {
 	}
 	r, values := roomsOf(cl, w), x.offers.values
 	missing, run, most := sh.unitsMissing(w)-sh.reserved(w), r.Served(), r.Most()
-	counted := len(r.Values)
 	x.offered = x.offered[:0]
 	for again := true; again; {
 		again = false
@@ -58,7 +55,7 @@ func (sh *sharing) giveEvenly(w *needState) {
 				if !ok {
 					break
 				}
-				x.offered = append(x.offered, offer{at: at, k: k, in: int32(slices.Index(r.Values[:counted], symbol.ID(values[at])))})
+				x.offered = append(x.offered, offer{at: at, k: k, in: int32(cl.rooms.position(r, symbol.ID(values[at])))})
 				at, k, ok = x.offers.next()
 			}
 			o, n := &x.offered[i], len(r.Values)
