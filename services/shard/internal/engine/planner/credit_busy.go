@@ -46,14 +46,20 @@ func (c *crediting) keepBusy() {
 	}
 	slices.SortFunc(unclaimed, cl.keep)
 	slices.SortFunc(claimed, cl.keep)
+	var inVain []int32 // machines that took no place, as claims are now
 	for len(unclaimed) > 0 {
 		e := unclaimed[0]
 		unclaimed = unclaimed[1:]
+		if slices.ContainsFunc(inVain, func(x int32) bool { return alike(cl, e, x) }) {
+			continue
+		}
+		inVain = append(inVain, e)
 		for i := len(claimed) - 1; i >= 0 && cl.machines[claimed[i]].rank < cl.machines[e].rank; i-- {
 			if !cl.mayStandFor(e, claimed[i]) {
 				continue
 			}
 			cl.standFor(e, claimed[i])
+			inVain = inVain[:0]
 			claimed = slices.Delete(claimed, i, i+1)
 			for _, at := range cl.spare(&cl.needs[cl.machines[e].claim]) {
 				claimed = slices.DeleteFunc(claimed, func(x int32) bool { return x == at })
@@ -65,6 +71,19 @@ func (c *crediting) keepBusy() {
 			break
 		}
 	}
+}
+
+// alike reports whether e, which holds no more, may take no place that x may not.
+func alike(cl *clusterState, e, x int32) bool {
+	if cl.machines[e].class != cl.machines[x].class || cl.machines[e].price != cl.machines[x].price {
+		return false
+	}
+	for i := range cl.columns {
+		if v := cl.columns[i].values; len(v) == len(cl.machines) && v[e] != v[x] {
+			return false
+		}
+	}
+	return true
 }
 
 // spare releases what a Need no longer needs of its machines, as the one that it got supplies more than the one before. The last that

@@ -196,11 +196,16 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 // promise counts a machine for w that is not its cluster's yet.
 func (pe *preemption) promise(cl *clusterState, w *needState, i inventory.Index, class uint32, s inventory.State) {
 	g := cl.gainOf(w)
-	g.promised = append(g.promised, passed{i, class, s})
-	cl.rooms.forget()
 	if w.bits&wSpread != 0 {
+		r := roomsOf(cl, w)
+		g.promised = append(g.promised, passed{i, class, s})
+		if v, has := pe.w.Inventory.Value(i, w.key); has {
+			cl.rooms.add(r, v, cl.unitsIn(w, cl.amount(w, class)))
+		}
+		cl.rooms.ranked = false
 		cl.recount(w)
 	} else {
+		g.promised = append(g.promised, passed{i, class, s})
 		match.Subtract(cl.rest(w), cl.amount(w, class))
 	}
 	pe.unmet.gained = true
