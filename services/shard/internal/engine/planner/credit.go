@@ -172,8 +172,9 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 				return
 			}
 		}
+		full := fullValuesOf(cl, w)
 		for _, at := range unclaimedInFlight(cl) {
-			if !cl.short(w) || again(at) {
+			if !cl.short(w) || !full.has(at) && again(at) {
 				return
 			}
 		}
@@ -198,8 +199,9 @@ func (c *crediting) roundSpill() {
 		}
 		(&sharing{c.plan, cl, c.x}).run(w, flightSpares)
 		untilNothing(cl, w, func() {
+			full := fullValuesOf(cl, w)
 			for _, at := range unclaimedInFlight(cl) {
-				if !cl.short(w) || cl.claimInFlight(w, at) {
+				if !cl.short(w) || !full.has(at) && cl.claimInFlight(w, at) {
 					return
 				}
 			}

@@ -221,9 +221,10 @@ func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *mach
 	}
 	var buf [8]int64
 	untilNothing(cl, w, func() {
+		full := fullValuesOf(cl, w)
 		for _, at := range cl.unclaimed() {
 			l := &cl.machines[at]
-			if l.claim >= 0 || l.bits&(lExcluded|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
+			if l.claim >= 0 || l.bits&(lExcluded|lGone) != 0 || full.has(at) || !cl.usable(w, l) || pass != nil && !pass(at, l) {
 				continue
 			}
 			if !cl.short(w) {

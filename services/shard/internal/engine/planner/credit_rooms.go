@@ -59,6 +59,37 @@ func (n *roomsOfNeed) add(r *match.Rooms, v symbol.ID, units int64) {
 	r.Values, r.Units = append(r.Values, v), append(r.Units, units)
 }
 
+// fullValues knows in a walk under which values of its key a Need with a hard spread has as many units as it may: no machine there contributes.
+type fullValues struct {
+	rooms  *roomsOfNeed
+	values []int64
+	most   int64
+	last   int64 // a value, and whether it is full
+	full   bool
+}
+
+func fullValuesOf(cl *clusterState, w *needState) (f fullValues) {
+	if w.bits&wSpread != 0 {
+		f = fullValues{most: roomsOf(cl, w).Most(), values: cl.values(cl.cat.Inventory, w.key), rooms: cl.rooms}
+	}
+	return f
+}
+
+// has reports whether the value of a machine is full. It stays so in a walk.
+func (f *fullValues) has(at int32) bool {
+	if f.rooms == nil {
+		return false
+	}
+	if v := f.values[at]; !f.full || v != f.last {
+		i := -1
+		if v >= 0 {
+			i = f.rooms.position(&f.rooms.Rooms, symbol.ID(v))
+		}
+		f.last, f.full = v, v < 0 || i >= 0 && f.rooms.Units[i] >= f.most
+	}
+	return f.full
+}
+
 // fillRooms adds up the room that w has on its claims and shares, but for the machines that are left out.
 func fillRooms(cl *clusterState, r *match.Rooms, w *needState, without func(l *machineState) bool) {
 	s := &cl.need(w).Form.Spread[0]
