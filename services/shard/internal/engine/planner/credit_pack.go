@@ -158,7 +158,7 @@ func (sh *sharing) list(at int32) {
 		if l.out >= 0 {
 			free -= cl.more[int(l.out)+j]
 		}
-		x.left = append(x.left, free)
+		x.left = append(x.left, max(0, free))
 	}
 	cl.spares.list(cl, at, x.left)
 }

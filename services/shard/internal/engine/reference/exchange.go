@@ -21,6 +21,7 @@ func hardware(m *inventory.Machine) string {
 	write(m.CapacityType.String())
 	write(big.NewInt(m.Price).String())
 	write(big.NewInt(int64(m.Probability)).String())
+	write(big.NewInt(int64(m.DrainSeconds)).String())
 	for _, list := range [][]resource.Quantity{m.Resources, m.Allocatable} {
 		list = slices.Clone(list)
 		slices.SortFunc(list, func(a, b resource.Quantity) int { return strings.Compare(a.Name, b.Name) })
