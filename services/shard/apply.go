@@ -107,14 +107,15 @@ func (s *shell) publish(p *core.Publish) {
 	}
 }
 
-// observe measures a step; one that ran a cycle is a cycle.
-func (s *shell) observe(e core.Event, d time.Duration) {
+// observe measures a step; one that ran a cycle, or used a plan that was made beside the loop, is a cycle.
+func (s *shell) observe(e core.Event, d, beside time.Duration) {
 	s.meter.Step(e, d)
 	if s.core.Cycle() == s.lastCycle {
 		return
 	}
 	s.lastCycle = s.core.Cycle()
 	s.suspects.cleared(s.core.TakesIn)
+	d += beside
 	s.cycleTook.Store(int64(d))
 	if s.lastCycle > int64(s.MetricsWarmupCycles) {
 		s.meter.Cycle(d)

@@ -154,7 +154,7 @@ func (s *shell) build() (err error) {
 		return err
 	}
 	s.core = core.New(nil)
-	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, Before: s.core.TooWide, OnPanic: s.panicked, Observe: s.observe, Clock: s.Clock})
+	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, Before: s.core.TooWide, Beside: s.core.Beside, Takes: s.core.Takes, OnPanic: s.panicked, Observe: s.observe, Clock: s.Clock})
 	s.gate.GiveWay = s.loop.GiveWay
 	s.shown, s.comparisons = make(chan struct{}, 1), make(chan *core.ComparePlan, 1)
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)

@@ -90,13 +90,13 @@ func newRig(b testing.TB, list List, reconcile time.Duration, wireRows int) *rig
 	}
 	r := &rig{core: core.New(nil), steps: map[string][]time.Duration{}, listed: make(chan core.ListDone, 64)}
 	clocked := &clocked{Core: r.core}
-	r.loop = loop.New(loop.Config{Core: clocked, Arm: r.core.NextWake,
+	r.loop = loop.New(loop.Config{Core: clocked, Arm: r.core.NextWake, Beside: r.core.Beside, Takes: r.core.Takes,
 		Apply: func(_ core.At, _ core.Event, effects []core.Effect) {
 			for _, e := range effects {
 				r.actuator.Apply(e)
 			}
 		},
-		Observe: func(e core.Event, _ time.Duration) {
+		Observe: func(e core.Event, _, _ time.Duration) {
 			r.mu.Lock()
 			k := core.KindOf(e).String()
 			if clocked.cycled {

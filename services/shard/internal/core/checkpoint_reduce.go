@@ -34,6 +34,9 @@ func (r *reducer) keepRejected(x RejectedID) {
 func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
+		if c.plans.open != nil { // it becomes demand later
+			return e
+		}
 		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Queued == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {
 			e.Rows, e.Overhead, e.Rooms, e.LabelKeys, e.TopologyKeys = nil, nil, nil, nil, nil
 		}

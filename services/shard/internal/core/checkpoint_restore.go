@@ -160,7 +160,9 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c.restoreCycle(&s.Cycle)
 	c.eff, c.rolled = c.eff[:0], 0
 	c.replan()
-	c.runTimers()
+	if c.plans.open == nil {
+		c.runTimers()
+	}
 	c.afterEvent()
 	c.roll()
 	return c, c.eff
@@ -184,7 +186,7 @@ func (c *Core) restoreOrders(s *Snapshot) {
 
 func (c *Core) restoreCycle(s *savedCycle) {
 	y := &c.cycle
-	y.keptCycle, y.ranBefore = s.keptCycle.clone(), s.Ran
+	y.keptCycle, y.ranBefore, y.used = s.keptCycle.clone(), s.Ran, s.N
 	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
 	for _, p := range s.Planned {
 		key := planKey{p.Machine, p.Kind}

@@ -78,7 +78,9 @@ func (c *Core) Step(at At, e Event) []Effect {
 	c.cycle.next = false
 	_, c.tick = e.(Tick)
 	c.handle(e)
-	c.runTimers()
+	if c.plans.open == nil {
+		c.runTimers()
+	}
 	c.afterEvent()
 	c.roll()
 	return c.eff
@@ -86,6 +88,10 @@ func (c *Core) Step(at At, e Event) []Effect {
 
 // handle applies the event itself.
 func (c *Core) handle(e Event) {
+	if c.plans.open != nil {
+		duringPlan(c, e)
+		return
+	}
 	if !c.tick {
 		c.pub.dirty = true
 	}
@@ -125,6 +131,7 @@ func (c *Core) handle(e Event) {
 	case PlanDiffered:
 		c.plans.planDiffered(e)
 	case DemandTooWide:
+		c.cycle.next = true // the event that it comes before is taken first
 		c.rollups.setAside(e)
 	case Tick:
 		c.checkpointIfSettled()
@@ -136,11 +143,18 @@ func (c *Core) handle(e Event) {
 
 // afterEvent does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
 func (c *Core) afterEvent() {
-	c.outages.watchOutages()
-	c.plans.maybeCycle()
-	c.dispatcher.dispatch()
-	c.reconciler.driveReconcile()
-	c.pub.flushPublish()
+	during := c.plans.open != nil // what it is made of stays as it is
+	if !during {
+		c.outages.watchOutages()
+		c.plans.maybeCycle()
+	}
+	if c.plans.open == nil {
+		c.dispatcher.dispatch()
+		c.reconciler.driveReconcile()
+	}
+	if !during {
+		c.pub.flushPublish()
+	}
 	for _, a := range c.admin.answers { // after what readers see: a caller whose order was confirmed reads its effect (SHARD-24.1)
 		c.emit(a)
 	}
@@ -349,6 +363,10 @@ func (c *Core) arm() {
 	next := int64(0)
 	if len(c.timers.heap) > 0 {
 		next = max(c.timers.heap[0].At, c.now+1)
+	}
+	if c.plans.open != nil { // time is honoured when it is made
+		c.armed = 0
+		return
 	}
 	if next != c.armed && next != 0 {
 		c.emit(WakeAt{Mono: next})

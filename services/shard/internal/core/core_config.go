@@ -55,11 +55,12 @@ type Config struct {
 	PreemptRate         int64 `n:"38"` // Preempts per minute over the shard; 0: no limit
 	// AloneAfter is an operator's word: without an answer of the coordinator for so long after the start, and without a view, this
 	// shard is the only one of its provider. 0: it waits.
-	AloneAfter    int64 `n:"39"`
-	DrainDeadline int64 `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
-	EmptyAfter    int64 `n:"41"` // until a claimed machine whose node is empty is given back (ENG-11.18); below 0: never
-	MachinesMax   int64 `n:"42"` // of all providers; 0: machinesMax
-	DrainForce    bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
+	AloneAfter    int64  `n:"39"`
+	DrainDeadline int64  `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
+	EmptyAfter    int64  `n:"41"` // until a claimed machine whose node is empty is given back (ENG-11.18); below 0: never
+	MachinesMax   int64  `n:"42"` // of all providers; 0: machinesMax
+	PlanBeside    Beside `n:"43"`
+	DrainForce    bool   `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 
 // Incremental says whether cursors are used (SHARD-13.2).
@@ -69,6 +70,15 @@ const (
 	IncrementalAuto Incremental = iota // once the provider has shown that they work
 	IncrementalOn
 	IncrementalOff
+)
+
+// Beside says which plans are made beside the loop (SHARD-6.11).
+type Beside uint8
+
+const (
+	BesideLong   Beside = iota // what may take long
+	BesideAlways               // each, for tests
+	BesideNever
 )
 
 // WithDefaults fills in what is zero and has a default (SHARD-31).
@@ -149,6 +159,7 @@ const (
 	rejectsMax          = 10_000
 	machinesMax         = 2_000_000 // of all providers: four times what a shard is built for
 	relabelPause        = 10 * Minute
+	longPlan            = 20 * Millisecond // the plan that follows one that took as long is made beside the loop
 )
 
 // Started is the first event of a process.

@@ -43,6 +43,9 @@ type rollups struct {
 	reading []*cluster       // new here, and waiting for the providers to be read
 	staging []*cluster       // with a roll-up that is being taken in, in turn
 	poison  map[string]int64 // content hash to Mono at which it ends
+
+	answered     []RollupArrived // while a plan is made: demand when it is
+	answeredRows int             // of them, and of those they took the place of
 }
 
 // needLedger is what the core remembers from plan to plan about needs: since when they are short, which gangs are parked,
@@ -150,6 +153,7 @@ type planning struct {
 
 	planner     *planner.Planner
 	audit       engine.Audit
+	open        *openPlan               // being made; nil: none
 	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
 }
 

@@ -59,6 +59,7 @@ type world struct {
 	view       *Publish // what readers see
 
 	watch    func([]Effect) // sees what each step gives
+	during   func()         // is called while the next part of a plan is made beside the loop
 	tampered bool
 }
 
@@ -170,7 +171,29 @@ func (w *world) one(e Event) {
 	for _, x := range effects {
 		w.take(x)
 	}
-	w.check()
+	if w.c.plans.open == nil {
+		w.check()
+	}
+	w.beside()
+}
+
+// beside makes what the core wants to be made beside the loop, and what a test does meanwhile at the same time.
+func (w *world) beside() {
+	work, ends := w.c.Beside()
+	if work == nil {
+		return
+	}
+	made, during := make(chan struct{}), w.during
+	w.during = nil
+	go func() {
+		defer close(made)
+		work()
+	}()
+	if during != nil {
+		during()
+	}
+	<-made
+	w.one(ends)
 }
 
 func (w *world) take(x Effect) {

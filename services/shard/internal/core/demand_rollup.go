@@ -31,12 +31,7 @@ func (c *rollups) processRollup(cl *cluster, e RollupArrived) {
 				Message: "this roll-up made the shard fail before, so it is refused for 24 hours"}
 		}
 	}
-	for _, w := range e.Warnings {
-		c.sample(MetricRollupWarnings, w.Rule, 1)
-	}
-	if e.Bytes > 0 {
-		c.sample(MetricRollupBytes, "", e.Bytes)
-	}
+	c.measure(&e)
 	switch {
 	case e.Reject != nil:
 		c.rejectRollup(cl, e)
@@ -47,6 +42,16 @@ func (c *rollups) processRollup(cl *cluster, e RollupArrived) {
 	}
 	c.pub.notifyUnread(cl)
 	cl.changed()
+}
+
+// measure counts what a roll-up is like.
+func (c *rollups) measure(e *RollupArrived) {
+	for _, w := range e.Warnings {
+		c.sample(MetricRollupWarnings, w.Rule, 1)
+	}
+	if e.Bytes > 0 {
+		c.sample(MetricRollupBytes, "", e.Bytes)
+	}
 }
 
 // rejectRollup refuses a roll-up. The last accepted demand stays, the session lives, and nothing counts as a report
@@ -64,15 +69,20 @@ func (c *rollups) rejectRollup(cl *cluster, e RollupArrived) {
 }
 
 func (c *rollups) rollupUnchanged(cl *cluster, e RollupArrived) {
-	c.clearHeld(cl)
-	c.heardFrom(cl)
-	cl.Disposition, cl.DispAt, cl.DispReason = DispositionUnchanged, c.now, ""
-	c.sample(MetricRollups, DispositionUnchanged.String(), 1)
+	c.confirm(cl)
 	c.ackRollup(cl, e, DispositionUnchanged)
 	c.tryGate(cl)
 }
 
+// confirm notes that a cluster states what it has stated before.
+func (c *rollups) confirm(cl *cluster) {
+	c.clearHeld(cl)
+	c.heardFrom(cl)
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionUnchanged, c.now, ""
+}
+
 func (c *rollups) ackRollup(cl *cluster, e RollupArrived, d Disposition) {
+	c.sample(MetricRollups, d.String(), 1)
 	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoRollup,
 		Rollup: &Rollup{Disposition: d, Timestamp: e.Timestamp, NeedIndex: -1, Warnings: e.Warnings}})
 }
@@ -128,8 +138,14 @@ func (c *rollups) clearHeld(cl *cluster) {
 	cl.Held, cl.HeldRollup = confirmation{}, nil
 }
 
-// acceptRollup makes a roll-up whose rows are staged the cluster's demand.
+// acceptRollup makes a roll-up whose rows are staged the cluster's demand, and says so.
 func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
+	c.accept(cl, e, totals, rows)
+	c.ackRollup(cl, e, DispositionAccepted)
+	c.tryGate(cl)
+}
+
+func (c *rollups) accept(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
 	c.clearHeld(cl)
 	first := !cl.Known
 	did := c.world.Demand.Commit(cl.Name, rows, e.Overhead, c.now)
@@ -147,7 +163,6 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionAccepted, c.now, ""
 	cl.holds = true
 	c.heardFrom(cl)
-	c.sample(MetricRollups, DispositionAccepted.String(), 1)
 	if did.Changed || first {
 		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.Name,
 			Detail: fmt.Sprintf("A roll-up with %d rows: %d new, %d gone.", len(e.Rows), did.Added, did.Removed)})
@@ -159,8 +174,6 @@ func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Q
 		c.cycle.Rollups = append(c.cycle.Rollups, e.Received)
 		c.trigger(triggerRollup)
 	}
-	c.ackRollup(cl, e, DispositionAccepted)
-	c.tryGate(cl)
 }
 
 // suspicious says why a roll-up looks like an accident, or "" (SHARD-11.3). Empty lists, wiped stores and zeroed

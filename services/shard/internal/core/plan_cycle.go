@@ -79,8 +79,9 @@ func (c *planning) creditAhead() bool {
 		return true
 	}
 	x := &s.large[at]
-	c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, x.cluster, x.part)
+	cluster, part := x.cluster, x.part
 	x.part++
+	c.beside(c.cfg.PlanBeside != BesideNever, func() { c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, cluster, part) }, func() {})
 	return true
 }
 
@@ -169,8 +170,8 @@ func (c *planning) runCycle() {
 			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
 		}
 	}
-	c.pub.spellsAhead(s.large)
 	again := s.pending == [triggers]bool{triggerPostponed: true}
+	long, large := c.takesLong(), s.large
 	s.pending, s.wanted, s.large = [triggers]bool{}, false, nil
 	s.N++
 	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false
@@ -180,30 +181,54 @@ func (c *planning) runCycle() {
 	c.ledger.advance()
 	c.ownership.applyQuotas()
 	c.sessions.bringHoldsUpToDate()
-	in := engine.Input{World: c.world, Cycle: s.N, Policy: c.policy}
-	r := c.planner.Plan(in)
-	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 { // ENG-18.3: planned again with the Need held
+	c.plan(long, func(r *engine.Result) bool {
+		names := c.ledger.parking.Fruitless(r, c.policy)
 		for _, name := range names {
 			c.clusters.ensure(name).holds = true
 		}
-		c.sessions.bringHoldsUpToDate()
+		return len(names) > 0
+	}, func(r *engine.Result) {
+		c.pub.spellsAhead(large)
+		c.usePlan(r, again)
+	})
+}
+
+// plan makes the plan of a cycle, and another one with gangs held that hold what nothing starts on (ENG-18.3).
+func (c *planning) plan(long bool, fruitless func(*engine.Result) bool, use func(*engine.Result)) {
+	in := engine.Input{World: c.world, Cycle: c.cycle.N, Policy: c.policy}
+	var r *engine.Result
+	var broken string
+	c.beside(long, func() {
 		r = c.planner.Plan(in)
-	}
+		broken = c.audit.Broken(c.world, c.policy, r)
+	}, func() {
+		if fruitless(r) {
+			c.sessions.bringHoldsUpToDate()
+			c.plan(long, func(*engine.Result) bool { return false }, use)
+			return
+		}
+		if broken != "" { // before anything of it is done (ENG-2.12)
+			panic("core: broken plan: " + broken)
+		}
+		use(r)
+	})
+}
+
+// usePlan is what follows from a plan.
+func (c *planning) usePlan(r *engine.Result, again bool) {
+	s := &c.cycle
 	c.phase(PhaseNone)
 	c.compareBeside(r)
-	if why := c.audit.Broken(c.world, c.policy, r); why != "" { // before anything of it is done (ENG-2.12)
-		panic("core: broken plan: " + why)
-	}
 	c.phase(PhaseEmit)
 	c.keepPromises(r)
-	s.result = r
+	s.result, s.used = r, s.N
 	c.ledger.plan(r)
 	c.replaceDecisions(r)
 	for _, at := range s.Rollups {
 		c.sample(MetricCycleLag, "", c.now-at)
 	}
 	s.Rollups = s.Rollups[:0]
-	s.LastEnd, s.Took, s.Open = c.now, 0, true
+	s.LastEnd, s.Took, s.Open = s.At, 0, true
 	s.Redispatch = true
 	c.followPostponed(r.Counters.Groups, again)
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")

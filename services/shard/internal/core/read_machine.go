@@ -143,7 +143,7 @@ func (c *reader) operationRecord(o *operation) Record {
 // Now is the Mono of the last step, and Cycle the last cycle.
 func (c *reader) Now() int64 { return c.now }
 
-func (c *reader) Cycle() int64 { return c.cycle.N }
+func (c *reader) Cycle() int64 { return c.cycle.used }
 
 // Hold returns until when an Idle machine is kept although no need claims it, or 0.
 func (c *reader) HoldUntil(id string) int64 {

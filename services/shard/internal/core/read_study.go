@@ -8,7 +8,7 @@ import (
 
 // Freeze takes the world in the time that copying the columns of its machines takes (SHARD-23.5).
 func (c *reader) Freeze(r *inventory.FreezeBuffer) *Frozen {
-	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.N, At: c.now,
+	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.used, At: c.now,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun}}
 	for _, cl := range c.clusters.ordered {
 		d := c.world.Demand.Cluster(cl.Name)
@@ -87,7 +87,7 @@ func (c *reader) Planned(n int) (out []Record, total int) {
 	for _, a := range r.Actions[:min(n, len(r.Actions))] {
 		v := r.View(c.world, a)
 		x := RecordOf(&v, c.world.Inventory.Provider(inventory.Index(a.Machine)))
-		x.Cycle, x.Epoch, x.Wall = c.cycle.N, c.epoch, c.cycle.Wall
+		x.Cycle, x.Epoch, x.Wall = c.cycle.used, c.epoch, c.cycle.Wall
 		out = append(out, x)
 	}
 	return out, len(r.Actions)

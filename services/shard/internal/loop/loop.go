@@ -31,14 +31,18 @@ type Config struct {
 	// Apply carries out the effects of one step. It runs on the loop's goroutine and must not block. The slice is valid
 	// until it returns. Required.
 	Apply func(core.At, core.Event, []core.Effect)
+	// Beside returns, after a step, what is to be made beside the loop, and the event that is stepped when it is made, or nil. It runs once, on a goroutine of
+	// its own. Until then an event is stepped only if Takes allows it; others wait in their sources, and so do visits and what is due. Both may be nil.
+	Beside func() (work func(), ends core.Event)
+	Takes  func(core.Event) bool
 	// Arm returns the moment (Mono) at which the core next wants a Tick; called after each step. Required.
 	Arm func() (mono int64, ok bool)
 	// Before is called before each step, and an event that it returns is stepped first; then it is called again, until it returns none. May be nil.
 	Before func(core.At) core.Event
 	// OnPanic is called with the event whose Step panicked, before the panic continues. May be nil.
 	OnPanic func(core.At, core.Event, any)
-	// Observe is called after each step with how long it took. May be nil.
-	Observe func(core.Event, time.Duration)
+	// Observe is called after each step with how long it took, and for how long before it was made beside the loop what its event says is made. May be nil.
+	Observe func(e core.Event, took, beside time.Duration)
 	// Clock is the wall clock. Nil: the machine's.
 	Clock func() time.Time
 }
@@ -55,6 +59,15 @@ type Loop struct {
 	turn   bool // the last event taken was not bulk, so a bulk one may go next
 	closed bool
 	depths map[string]*depth // by name of sources
+	aside  []*Source         // whose next item waits until what runs beside the loop is made
+	ended  *Source           // of the event that says so
+
+	beside  sync.WaitGroup
+	besides bool          // something runs beside the loop; the loop's own
+	took    time.Duration // by what the event that is stepped says is made
+	// Of what runs beside the loop, once its event is queued.
+	failed any // what it panicked with
+	lasted time.Duration
 
 	stepping atomic.Bool
 	lastStep atomic.Int64 // Mono of the end of the last step
@@ -89,7 +102,9 @@ func New(c Config) *Loop {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	return &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true, depths: map[string]*depth{}}
+	l := &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true, depths: map[string]*depth{}}
+	l.ended = l.Source("plan", 1, false)
+	return l
 }
 
 // Source makes a queue of at most max events. Bulk sources yield to all others. Sources of one name are counted together.
@@ -245,6 +260,10 @@ func (l *Loop) take() (item, *Source, bool) {
 			s.queued = false
 			continue
 		}
+		if l.besides && !l.mayStep(s.queue[0]) {
+			l.aside = append(l.aside, s)
+			continue
+		}
 		it := s.queue[0]
 		s.queue[0] = item{}
 		s.queue = s.queue[1:]
@@ -267,6 +286,7 @@ func (l *Loop) First(e core.Event) { l.step(e) }
 func (l *Loop) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer l.beside.Wait()
 	defer l.close()
 	for {
 		l.arm(timer)
@@ -280,7 +300,7 @@ func (l *Loop) Run(ctx context.Context) error {
 				it.visit()
 				close(it.done)
 			} else {
-				l.step(it.event)
+				l.next(it.event, s == l.ended)
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -317,9 +337,19 @@ func (l *Loop) arm(t *time.Timer) {
 	}
 }
 
+// next steps the core with an event that was taken.
+func (l *Loop) next(e core.Event, made bool) {
+	if made {
+		l.made()
+		l.one(e)
+		return
+	}
+	l.step(e)
+}
+
 // step steps the core with an event, behind those that have to come before it.
 func (l *Loop) step(e core.Event) {
-	if l.cfg.Before != nil {
+	if l.cfg.Before != nil && !l.besides {
 		for first := l.cfg.Before(l.Now()); first != nil; first = l.cfg.Before(l.Now()) {
 			l.one(first)
 		}
@@ -338,6 +368,9 @@ func (l *Loop) one(e core.Event) {
 			}
 		}()
 	}
+	if !l.besides && l.failed != nil {
+		panic(l.failed)
+	}
 	l.stepping.Store(true)
 	effects := l.cfg.Core.Step(at, e)
 	l.cfg.Apply(at, e, effects)
@@ -345,15 +378,17 @@ func (l *Loop) one(e core.Event) {
 	end := l.Now().Mono
 	l.lastStep.Store(end)
 	if l.cfg.Observe != nil {
-		l.cfg.Observe(e, time.Duration(end-at.Mono))
+		l.cfg.Observe(e, time.Duration(end-at.Mono), l.took)
+		l.took = 0
 	}
+	l.runBeside()
 }
 
 func (l *Loop) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for _, list := range [][]*Source{l.ready, l.bulk} {
+	for _, list := range [][]*Source{l.ready, l.bulk, l.aside} {
 		for _, s := range list {
 			for _, it := range s.queue {
 				if it.done != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,108 @@ func start(t *testing.T, r *recorder) (*Loop, func()) {
 		go func() { done <- l.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-done })
 	}
+}
+
+// SHARD-6.11: while something is made beside the loop, only what may come before its event is stepped. All else waits in its source and goes on in its turn; visits wait, and
+// what has to come first is not asked for.
+func TestWhatIsMadeBesideTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, made, begin := &recorder{}, make(chan struct{}), true
+		var l *Loop
+		besides := func() bool { return slices.Contains(r.got(), "a") && !slices.Contains(r.got(), "plan_made") }
+		l = New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {},
+			Arm: func() (int64, bool) {
+				return 1, !besides() && slices.Contains(r.got(), "plan_made") && !slices.Contains(r.got(), "tick")
+			},
+			Before: func(core.At) core.Event {
+				if besides() {
+					t.Error("asked for what comes first")
+				}
+				return nil
+			},
+			Beside: func() (func(), core.Event) {
+				if !begin {
+					return nil, nil
+				}
+				begin = false
+				return func() { <-made }, core.PlanMade{}
+			},
+			Takes: func(e core.Event) bool {
+				_, is := e.(core.RollupArrived)
+				return is || e == core.Event(core.PlanMade{})
+			},
+		})
+		a, b, c, pages := l.Source("a", 9, false), l.Source("b", 9, false), l.Source("c", 9, false), l.Source("pages", 9, true)
+		a.TryPush(named("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		synctest.Wait()
+		a.TryPush(named("a2"))
+		a.TryPush(core.RollupArrived{})
+		pages.TryPush(named("page"))
+		b.TryPush(core.RollupArrived{})
+		visited := false
+		go c.Visit(t.Context(), func() { visited = true })
+		synctest.Wait()
+		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived]"; got != want || visited {
+			t.Errorf("seen %s, want %s; visited: %v", got, want, visited)
+		}
+		close(made)
+		synctest.Wait()
+		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived plan_made page a2 rollup_arrived]"; got != want || !visited {
+			t.Errorf("seen %s, want %s; visited: %v", got, want, visited)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// SHARD-3.7: a panic of what is made beside the loop is one of its event.
+func TestPanicBesideTheLoop(t *testing.T) {
+	r, begin := &recorder{}, true
+	var at core.Event
+	l := New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {}, Arm: func() (int64, bool) { return 0, false },
+		OnPanic: func(_ core.At, e core.Event, _ any) { at = e },
+		Beside: func() (func(), core.Event) {
+			if !begin {
+				return nil, nil
+			}
+			begin = false
+			return func() { panic("broken plan") }, core.PlanMade{}
+		},
+		Takes: func(core.Event) bool { return true },
+	})
+	l.Source("a", 1, false).TryPush(named("a"))
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "broken plan") || !strings.Contains(p, "loop_test.go") || at != core.Event(core.PlanMade{}) {
+			t.Errorf("panic %.200s at %v", p, at)
+		}
+	}()
+	_ = l.Run(t.Context())
+}
+
+// SHARD-3.9: a loop that ends does not leave behind what is made beside it.
+func TestLoopWaitsForWhatIsBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begin, made := &recorder{}, true, false
+		l := New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {}, Arm: func() (int64, bool) { return 0, false },
+			Beside: func() (func(), core.Event) {
+				if !begin {
+					return nil, nil
+				}
+				begin = false
+				return func() { time.Sleep(time.Second); made = true }, core.PlanMade{}
+			},
+			Takes: func(core.Event) bool { return true },
+		})
+		l.Source("a", 1, false).TryPush(named("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if err := l.Run(ctx); err != nil || !made {
+			t.Errorf("ended with %v, made: %v", err, made)
+		}
+	})
 }
 
 func named(s string) core.Event { return core.SessionClosed{Cluster: s} }

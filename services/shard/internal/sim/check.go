@@ -91,6 +91,7 @@ type said struct {
 	held    []int64
 	gate    bool
 	version int64
+	later   bool // its rows were acknowledged while a plan was made, which does not have them
 }
 
 func newChecker(s *shard) *checker {

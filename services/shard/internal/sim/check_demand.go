@@ -41,7 +41,7 @@ func (c *checker) accept(s *said) {
 		s.first = c.w.now
 	}
 	s.rows, s.known, s.session, s.held = c.pending.Rows, true, c.pending.Session, nil
-	s.version++
+	s.version, s.later = s.version+1, c.s.proc.making
 }
 
 // forgetDemand notes that nothing of a cluster is known any more, as after a start (SHARD-10.12).
@@ -252,6 +252,10 @@ func (c *checker) checkNeeds(pub *core.Publish) {
 	for _, b := range pub.Needs {
 		s := c.mirror[b.Cluster]
 		if s == nil || !s.known || c.retired[b.Cluster] {
+			continue
+		}
+		if s.later {
+			s.later = false
 			continue
 		}
 		got, want := make([]demand.Row, 0, len(b.Rows)), map[demand.RowKey][]resource.Quantity{}

@@ -47,6 +47,8 @@ type process struct {
 	inflight map[string]core.Command // by operation
 	publish  *core.Publish
 	compare  core.CompareCadence
+	making   bool         // a plan, beside the loop
+	waiting  []core.Event // for it
 	tape     []taped
 }
 
@@ -177,6 +179,9 @@ func (p *process) step(e core.Event) {
 		p.queue = append(p.queue, e)
 		return
 	}
+	if p.waits(e) {
+		return
+	}
 	w.steps++
 	w.tally.Events[core.KindOf(e)]++
 	p.s.check.before(p, e)
@@ -221,6 +226,7 @@ func (p *process) step(e core.Event) {
 			return
 		}
 	}
+	p.besideLoop()
 	p.rearm()
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
@@ -20,6 +21,7 @@ type world struct {
 
 	rollDice [faults]*random // one per kind, so that switching one off leaves the others alone
 	net      *random
+	beside   *random
 
 	providers []*provider
 	clusters  []*cluster
@@ -83,10 +85,13 @@ func Run(o Options) (Result, error) {
 }
 
 func newWorld(s *setup) *world {
-	w := &world{setup: s, net: newRandom(s.Seed, "network"), tally: &Tally{}, trace: newDigest(), log: s.Log, policy: engine.DefaultPolicy()}
+	w := &world{setup: s, net: newRandom(s.Seed, "network"), beside: newRandom(s.Seed, "beside"), tally: &Tally{}, trace: newDigest(), log: s.Log, policy: engine.DefaultPolicy()}
 	w.policy.Workers = 1
 	if r := newRandom(s.Seed, "domain looks"); r.chance(.3) { // as few as make Needs wait for later plans (ENG-12.11)
 		w.policy.DomainLooks = r.between(1, 8)
+	}
+	if w.beside.chance(.3) {
+		s.config.PlanBeside = core.BesideAlways
 	}
 	if r := newRandom(s.Seed, "share looks"); r.chance(.3) { // so few that Needs with a hard spread leave shares (ENG-11.5)
 		w.policy.ShareLooks = int(r.between(1, 4))
