@@ -276,9 +276,10 @@ func (s *shell) reopen(ctx context.Context) error {
 
 // drain is the first part of a stop: nothing new starts, and commands in flight may finish for the grace.
 func (s *shell) drain(ctx context.Context) {
-	s.lifecycle.Push(ctx, core.Stopping{})
 	ctx, cancel := context.WithTimeout(ctx, s.ShutdownGrace)
 	defer cancel()
+	s.lifecycle.Push(ctx, core.Stopping{})
+	s.lifecycle.Visit(ctx, func() {}) // until it is stepped
 	s.actuator.Stop(ctx)
 }
 

@@ -81,6 +81,9 @@ type Actuator struct {
 	abandon context.CancelFunc
 	reads   sync.WaitGroup
 	writes  sync.WaitGroup
+
+	starting sync.Mutex
+	stopped  bool // nothing is started any more
 }
 
 // New returns an actuator that has not called anybody.
@@ -112,19 +115,31 @@ func (a *Actuator) Apply(e core.Effect) bool {
 		if a.cfg.Trace != nil {
 			ctx, traced = a.cfg.Trace(ctx, e)
 		}
-		a.writes.Go(func() { a.command(ctx, e, token, blob, traced) })
+		a.start(&a.writes, func() { a.command(ctx, e, token, blob, traced) })
 	case core.GetMachine:
-		a.reads.Go(func() { a.get(e) })
+		a.start(&a.reads, func() { a.get(e) })
 	case core.ListMachines:
-		a.reads.Go(func() { a.list(e) })
+		a.start(&a.reads, func() { a.list(e) })
 	default:
 		return false
 	}
 	return true
 }
 
+// start makes a call, unless Stop has been called: the loop may be in a step that asks for one.
+func (a *Actuator) start(calls *sync.WaitGroup, call func()) {
+	a.starting.Lock()
+	defer a.starting.Unlock()
+	if !a.stopped {
+		calls.Go(call)
+	}
+}
+
 // Stop ends reads at once and waits for the commands in flight until ctx ends; then they are abandoned (SHARD-3.9).
 func (a *Actuator) Stop(ctx context.Context) {
+	a.starting.Lock()
+	a.stopped = true
+	a.starting.Unlock()
 	a.cancel()
 	done := make(chan struct{})
 	go func() { a.writes.Wait(); close(done) }()
