@@ -85,8 +85,8 @@ func decode(f *Frame) (core.Event, error) {
 		return read[core.PlanDiffered](f.Body)
 	case core.KindDemandTooWide:
 		return read[core.DemandTooWide](f.Body)
-	case core.KindPlanMade:
-		return core.PlanMade{}, nil
+	case core.KindPartMade:
+		return core.PartMade{}, nil
 	}
 	return nil, fmt.Errorf("step %d is an event of an unknown, newer kind (%d)", f.Step, f.Kind)
 }

@@ -18,7 +18,7 @@ import (
 var written = []any{
 	Started{}, SessionOpened{}, SessionClosed{}, RollupArrived{}, BootstrapAnswered{}, ReclaimAcked{}, NodeReported{}, DrainReported{},
 	UnplacedReported{}, ListPage{}, ListDone{}, GetDone{}, CommandDone{}, CoordinatorReplied{}, AdminAsked{}, Tick{}, Stopping{},
-	CheckpointAsked{}, PlanDiffered{}, DemandTooWide{}, PlanMade{},
+	CheckpointAsked{}, PlanDiffered{}, DemandTooWide{}, PartMade{},
 	Command{}, GetMachine{}, ListMachines{}, PullBootstrap{}, DropBlob{}, SendReclaim{}, SendNodeState{}, SendHint{}, SendNeedStatus{},
 	SendAck{}, CloseSession{}, AckInstruction{}, Notice{}, Persist{}, Record{}, Superseded{}, WakeAt{}, Snapshot{}, JournalEntry{}, Control{},
 }

@@ -34,7 +34,7 @@ func (r *reducer) keepRejected(x RejectedID) {
 func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
-		if c.plans.open != nil { // it becomes demand later
+		if c.open != nil { // it becomes demand later
 			return e
 		}
 		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Queued == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {

@@ -160,9 +160,7 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c.restoreCycle(&s.Cycle)
 	c.eff, c.rolled = c.eff[:0], 0
 	c.replan()
-	if c.plans.open == nil {
-		c.runTimers()
-	}
+	c.runTimers()
 	c.afterEvent()
 	c.roll()
 	return c, c.eff

@@ -78,9 +78,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 	c.cycle.next = false
 	_, c.tick = e.(Tick)
 	c.handle(e)
-	if c.plans.open == nil {
-		c.runTimers()
-	}
+	c.runTimers()
 	c.afterEvent()
 	c.roll()
 	return c.eff
@@ -88,8 +86,8 @@ func (c *Core) Step(at At, e Event) []Effect {
 
 // handle applies the event itself.
 func (c *Core) handle(e Event) {
-	if c.plans.open != nil {
-		duringPlan(c, e)
+	if c.open != nil {
+		meanwhile(c, e)
 		return
 	}
 	if !c.tick {
@@ -143,12 +141,12 @@ func (c *Core) handle(e Event) {
 
 // afterEvent does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
 func (c *Core) afterEvent() {
-	during := c.plans.open != nil // what it is made of stays as it is
+	during := c.open != nil // what it is made of stays as it is
 	if !during {
 		c.outages.watchOutages()
 		c.plans.maybeCycle()
 	}
-	if c.plans.open == nil {
+	if c.open == nil {
 		c.dispatcher.dispatch()
 		c.reconciler.driveReconcile()
 	}
@@ -295,7 +293,7 @@ func (c *Core) wire() {
 
 // runTimers handles every deadline that has passed. Time is honoured at any event, so a late Tick changes nothing.
 func (c *Core) runTimers() {
-	for {
+	for c.open == nil {
 		t, ok := c.timers.due(c.now)
 		if !ok {
 			return
@@ -332,11 +330,9 @@ func (c *Core) runTimers() {
 		case timerFence:
 			c.commands.fenceTimer(t.Subject)
 		case timerStage:
-			c.rollups.stagePart()
+			c.rollups.stagePart(c.inParts())
 		case timerListShort:
-			if c.ledger.listShortPart(listRowsPart) {
-				c.timers.add(c.now+1, timerListShort, "")
-			}
+			c.ledger.listMore()
 			c.pub.notBefore = c.now + 1
 		case timerForget:
 			c.sessions.forgetCluster(t)
@@ -364,7 +360,7 @@ func (c *Core) arm() {
 	if len(c.timers.heap) > 0 {
 		next = max(c.timers.heap[0].At, c.now+1)
 	}
-	if c.plans.open != nil { // time is honoured when it is made
+	if c.open != nil { // time is honoured when it is made
 		c.armed = 0
 		return
 	}

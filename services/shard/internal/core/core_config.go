@@ -59,7 +59,7 @@ type Config struct {
 	DrainDeadline int64  `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
 	EmptyAfter    int64  `n:"41"` // until a claimed machine whose node is empty is given back (ENG-11.18); below 0: never
 	MachinesMax   int64  `n:"42"` // of all providers; 0: machinesMax
-	PlanBeside    Beside `n:"43"`
+	Beside        Beside `n:"43"`
 	DrainForce    bool   `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 

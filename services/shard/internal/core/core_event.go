@@ -44,14 +44,14 @@ const (
 	KindCheckpointAsked
 	KindPlanDiffered
 	KindDemandTooWide
-	KindPlanMade
+	KindPartMade
 )
 
 func (k EventKind) String() string {
 	return [...]string{"", "started", "session_opened", "session_closed", "rollup_arrived", "bootstrap_answered",
 		"reclaim_acked", "node_reported", "drain_reported", "list_page", "list_done", "get_done", "command_done",
 		"coordinator_replied", "admin_asked", "tick", "stopping", "unplaced_reported", "checkpoint_asked",
-		"plan_differed", "demand_too_wide", "plan_made"}[k]
+		"plan_differed", "demand_too_wide", "part_made"}[k]
 }
 
 // KindOf names the kind of an event.

@@ -44,7 +44,7 @@ type rollups struct {
 	staging []*cluster       // with a roll-up that is being taken in, in turn
 	poison  map[string]int64 // content hash to Mono at which it ends
 
-	answered     []RollupArrived // while a plan is made: demand when it is
+	answered     []RollupArrived // while something is made beside the loop: demand after it
 	answeredRows int             // of them, and of those they took the place of
 }
 
@@ -70,6 +70,7 @@ type needLedger struct {
 	listing    *listing     // of the last plan, if its short rows are not all listed yet
 	summing    *summing     // of the last plan, if they are not all summed yet
 	oldest     string       // the three oldest, as last logged
+	unlogged   bool         // they may be others now
 	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }
 
@@ -153,7 +154,6 @@ type planning struct {
 
 	planner     *planner.Planner
 	audit       engine.Audit
-	open        *openPlan               // being made; nil: none
 	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
 }
 

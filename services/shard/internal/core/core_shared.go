@@ -19,6 +19,7 @@ type step struct {
 	tick   bool  // this step is a Tick: it may do a part of what is done in parts (SHARD-8.9)
 
 	world     *engine.World
+	open      *besideWork // is being made beside the loop; nil: nothing is
 	cols      columns
 	clusters  clusterSet
 	cycle     lastPlan

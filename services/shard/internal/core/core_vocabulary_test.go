@@ -50,9 +50,9 @@ func typeNames[T any](list []T) (out []string) {
 func TestEventsAndEffectsAreThoseOfTheTables(t *testing.T) {
 	events := typeNames([]Event{Started{}, SessionOpened{}, SessionClosed{}, RollupArrived{}, BootstrapAnswered{}, ReclaimAcked{}, NodeReported{},
 		DrainReported{}, UnplacedReported{}, ListPage{}, ListDone{}, GetDone{}, CommandDone{}, CoordinatorReplied{}, AdminAsked{}, Tick{}, Stopping{},
-		CheckpointAsked{}, PlanDiffered{}, DemandTooWide{}, PlanMade{}})
-	if got := firstColumn(clause(t, "SHARD-5.1")); !slices.Equal(got, events) || len(events) != int(KindPlanMade) {
-		t.Errorf("the table has %v\nthe core takes %v of %d kinds", got, events, KindPlanMade)
+		CheckpointAsked{}, PlanDiffered{}, DemandTooWide{}, PartMade{}})
+	if got := firstColumn(clause(t, "SHARD-5.1")); !slices.Equal(got, events) || len(events) != int(KindPartMade) {
+		t.Errorf("the table has %v\nthe core takes %v of %d kinds", got, events, KindPartMade)
 	}
 	effects := typeNames([]Effect{Command{}, GetMachine{}, ListMachines{}, PullBootstrap{}, DropBlob{}, SendReclaim{}, SendNodeState{}, SendHint{}, SendNeedStatus{},
 		SendAck{}, CloseSession{}, AckInstruction{}, Notice{}, Persist{}, Record{}, Sample{}, &Publish{}, Superseded{}, WakeAt{}, AdminAnswer{},

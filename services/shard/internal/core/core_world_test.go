@@ -171,7 +171,7 @@ func (w *world) one(e Event) {
 	for _, x := range effects {
 		w.take(x)
 	}
-	if w.c.plans.open == nil {
+	if w.c.open == nil {
 		w.check()
 	}
 	w.beside()

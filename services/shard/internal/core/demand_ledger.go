@@ -59,7 +59,7 @@ func (c *needLedger) plan(r *engine.Result) {
 	}
 	c.markUnplaced()
 	c.observeVictims(r)
-	c.listing = &listing{r: r, nominal: c.nominal(c.now), unmet: make(map[string]*shortRows, len(c.unmet))}
+	c.listing = &listing{r: r, at: c.now, nominal: c.nominal(c.now), unmet: make(map[string]*shortRows, len(c.unmet))}
 	if max(len(r.Short), c.rowsToList(r)) <= demand.PartRows {
 		c.listShort()
 		return

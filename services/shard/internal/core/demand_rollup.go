@@ -45,7 +45,7 @@ func (c *rollups) processRollup(cl *cluster, e RollupArrived) {
 }
 
 // measure counts what a roll-up is like.
-func (c *rollups) measure(e *RollupArrived) {
+func (c *step) measure(e *RollupArrived) {
 	for _, w := range e.Warnings {
 		c.sample(MetricRollupWarnings, w.Rule, 1)
 	}

@@ -55,6 +55,17 @@ func (c *needLedger) rowsToList(r *engine.Result) (n int) {
 func (c *needLedger) listShort() {
 	for c.listShortPart(math.MaxInt) {
 	}
+	c.logOldest()
+}
+
+// listMore does a part of it, beside the loop.
+func (c *needLedger) listMore() {
+	more := false
+	c.beside(c.inParts(), func() { more = c.listShortPart(listRowsPart) }, func() {
+		if c.logOldest(); more {
+			c.timers.add(c.now+1, timerListShort, "")
+		}
+	})
 }
 
 // listAgain makes the next plan list and sum all rows that are short.
@@ -79,13 +90,12 @@ func (c *needLedger) listShortPart(rows int) (more bool) {
 		c.park(c.listing)
 	case c.listing != nil:
 		if c.listing.part(c, rows) {
-			c.unmet, c.since, c.summing = c.listing.unmet, c.listing.since, &summing{r: c.listing.r}
+			c.unmet, c.since, c.summing = c.listing.unmet, c.listing.since, &summing{r: c.listing.r, at: c.listing.at}
 			c.listing = nil
 		}
 	case c.summing != nil:
 		if c.sumShortfalls(c.summing) {
-			c.summing = nil
-			c.logOldest()
+			c.summing, c.unlogged = nil, true
 		}
 	}
 	return !c.isListed()
@@ -103,7 +113,8 @@ func (c *needLedger) park(x *listing) {
 // listing lists the short rows of a plan.
 type listing struct {
 	r       *engine.Result
-	nominal int64 // cycle of the plan
+	at      int64 // when the plan was used,
+	nominal int64 // and its cycle
 	parked  bool  // its gangs are looked through
 	unmet   map[string]*shortRows
 	since   int64 // of the oldest
@@ -231,8 +242,8 @@ func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
 // it brings them into the order of a report.
 type summing struct {
 	r     *engine.Result
+	at    int64     // when the plan was used
 	known bool      // the groups are summed
-	at    int64     // when that was
 	forms []formSum // of all of them
 	next  int       // the first of these that is not among the shortfalls
 	short map[string]*shortfall
@@ -282,7 +293,7 @@ func (c *needLedger) joinGroups(x *summing) {
 			c.reasons[k] += n
 		}
 	}
-	x.at, x.short, x.order = c.now, make(map[string]*shortfall, len(x.forms)), make([]*shortfall, 0, len(x.forms))
+	x.short, x.order = make(map[string]*shortfall, len(x.forms)), make([]*shortfall, 0, len(x.forms))
 }
 
 // addShortfalls makes the shortfalls of the next forms.
@@ -344,6 +355,10 @@ func (c *needLedger) sumGroups(r *engine.Result) (changed bool) {
 
 // logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).
 func (c *needLedger) logOldest() {
+	if !c.unlogged {
+		return
+	}
+	c.unlogged = false
 	var oldest []*shortfall
 	for _, s := range c.order {
 		if len(oldest) == 3 && s.First >= oldest[2].First {

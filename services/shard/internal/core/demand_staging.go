@@ -64,7 +64,7 @@ func (c *rollups) unstage(cl *cluster) {
 
 // stagePart does one part of what is left to do: it gives back what demand used that is gone, then it takes in rows. Of the roll-ups that waited for a
 // checkpoint it lets the next one begin before.
-func (c *rollups) stagePart() {
+func (c *rollups) stagePart(beside bool) {
 	if i := slices.IndexFunc(c.clusters.ordered, (*cluster).waitsToBegin); i >= 0 && !c.wanted.asked {
 		cl := c.clusters.ordered[i]
 		c.beginRollup(cl, *cl.Queued)
@@ -73,12 +73,31 @@ func (c *rollups) stagePart() {
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
 		c.staging = c.staging[1:]
-		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, cl.staged.part()) || c.world.Demand.Order(cl.Name, rows, c.now) {
+		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, cl.staged.part()) {
+			c.staging = append(c.staging, cl)
+		} else {
+			c.order(cl, rows, beside)
+			return
+		}
+	}
+	c.stageOn()
+}
+
+// order takes the next step that brings rows which are taken in into order, or makes them the demand of their cluster.
+func (c *rollups) order(cl *cluster, rows *demand.Staging, beside bool) {
+	now, more := c.now, false
+	c.beside(beside, func() { more = c.world.Demand.Order(cl.Name, rows, now) }, func() {
+		if more {
 			c.staging = append(c.staging, cl)
 		} else {
 			c.staged(cl)
 		}
-	}
+		c.stageOn()
+	})
+}
+
+// stageOn lets the next part follow, if there is one.
+func (c *rollups) stageOn() {
 	if len(c.staging) > 0 || c.world.Demand.Sweep(0) {
 		c.timers.add(c.now+1, timerStage, "")
 	}
@@ -109,7 +128,7 @@ func (c *reader) TakesIn(hash string) bool {
 // finishStaging takes in what is left at once, so that a checkpoint need not say how far it got.
 func (c *rollups) finishStaging() {
 	for len(c.staging) > 0 {
-		c.stagePart()
+		c.stagePart(false)
 	}
 	for c.world.Demand.Sweep(demand.PartRows) {
 	}

@@ -63,7 +63,7 @@ func (DemandTooWide) event() EventKind { return KindDemandTooWide }
 // TooWide says which cluster's demand has to be set aside before a plan of now; nil: none. It is called between steps, and changes nothing but how machines are classed, as a
 // plan would.
 func (c *Core) TooWide(now At) Event {
-	if c.plans.open != nil || c.frozen() || !c.readable() || !c.wanted.asked && (!c.cycle.wanted || now.Mono < c.cycle.LastEnd+c.plans.spacing()) {
+	if c.open != nil || c.frozen() || !c.readable() || !c.wanted.asked && (!c.cycle.wanted || now.Mono < c.cycle.LastEnd+c.plans.spacing()) {
 		return nil
 	}
 	c.world.Inventory.ClassFor(c.world.Demand)

@@ -81,7 +81,7 @@ func (c *planning) creditAhead() bool {
 	x := &s.large[at]
 	cluster, part := x.cluster, x.part
 	x.part++
-	c.beside(c.cfg.PlanBeside != BesideNever, func() { c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, cluster, part) }, func() {})
+	c.beside(c.inParts(), func() { c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, cluster, part) }, func() {})
 	return true
 }
 

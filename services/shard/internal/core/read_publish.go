@@ -136,7 +136,7 @@ func (c *publisher) spellAhead() bool {
 	if at < 0 {
 		return false
 	}
-	if !c.tick {
+	if !c.tick || c.open != nil {
 		return true
 	}
 	x := &c.ahead[at]
@@ -148,18 +148,20 @@ func (c *publisher) spellAhead() bool {
 		}
 		x.of = c.cycle.result.Blocks[at]
 	}
-	if n := c.needs[x.cluster]; n != nil && n.of == x.of { // readers have it
-		return true
-	}
-	if x.rows == nil {
-		x.rows = make([]NeedRow, 0, len(x.of.Needs))
-	}
-	x.spell(c.world, x.of, c.needs[x.cluster], min(x.part*listRowsPart, len(x.of.Needs)))
+	old := c.needs[x.cluster]
+	c.beside(c.inParts(), func() {
+		if old == nil || old.of != x.of { // otherwise readers have it; a core made of a checkpoint, in which they have nothing, takes as many steps
+			x.spell(c.world, x.of, old, min(x.part*listRowsPart, len(x.of.Needs)))
+		}
+	}, func() {})
 	return true
 }
 
 // spell writes rows up to one. What the block before spelled out of equal rows is used again.
 func (x *spelling) spell(w *engine.World, b *engine.Block, old *NeedBlock, end int) {
+	if x.rows == nil {
+		x.rows = make([]NeedRow, 0, len(b.Needs))
+	}
 	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
 	for i := len(x.rows); i < end; i++ {
 		if same && b.Verdicts[i].Missing < 0 && old.of.Verdicts[i] == b.Verdicts[i] && old.of.Domain(int32(i)) == b.Domain(int32(i)) {

@@ -19,6 +19,7 @@ func (l *Loop) runBeside() {
 		return
 	}
 	l.besides = true
+	l.making.Store(true)
 	began := time.Now()
 	l.beside.Go(func() {
 		defer func() {
@@ -26,6 +27,7 @@ func (l *Loop) runBeside() {
 			if p := recover(); p != nil {
 				l.failed = fmt.Sprintf("%v\n%s", p, debug.Stack())
 			}
+			l.making.Store(false)
 			l.ended.TryPush(ends)
 		}()
 		work()

@@ -70,6 +70,7 @@ type Loop struct {
 	lasted time.Duration
 
 	stepping atomic.Bool
+	making   atomic.Bool  // besides, for others
 	lastStep atomic.Int64 // Mono of the end of the last step
 	waiting  atomic.Int64 // events queued
 }
@@ -403,10 +404,10 @@ func (l *Loop) close() {
 	l.waiting.Store(0)
 }
 
-// GiveWay waits for the end of the step that runs, for two milliseconds at most. Work beside the loop that takes long calls it now and then: on a machine with few processors
+// GiveWay waits for the end of the step that runs, or of what is made beside the loop, for two milliseconds at most. Work beside the loop that takes long calls it now and then: on a machine with few processors
 // the step, for which others wait, would take as long again (ADR 1002).
 func (l *Loop) GiveWay() {
-	for k := 0; k < 2 && l.stepping.Load(); k++ {
+	for k := 0; k < 2 && (l.stepping.Load() || l.making.Load()); k++ {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -65,10 +65,10 @@ func TestWhatIsMadeBesideTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, made, begin := &recorder{}, make(chan struct{}), true
 		var l *Loop
-		besides := func() bool { return slices.Contains(r.got(), "a") && !slices.Contains(r.got(), "plan_made") }
+		besides := func() bool { return slices.Contains(r.got(), "a") && !slices.Contains(r.got(), "part_made") }
 		l = New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {},
 			Arm: func() (int64, bool) {
-				return 1, !besides() && slices.Contains(r.got(), "plan_made") && !slices.Contains(r.got(), "tick")
+				return 1, !besides() && slices.Contains(r.got(), "part_made") && !slices.Contains(r.got(), "tick")
 			},
 			Before: func(core.At) core.Event {
 				if besides() {
@@ -81,11 +81,11 @@ func TestWhatIsMadeBesideTheLoop(t *testing.T) {
 					return nil, nil
 				}
 				begin = false
-				return func() { <-made }, core.PlanMade{}
+				return func() { <-made }, core.PartMade{}
 			},
 			Takes: func(e core.Event) bool {
 				_, is := e.(core.RollupArrived)
-				return is || e == core.Event(core.PlanMade{})
+				return is || e == core.Event(core.PartMade{})
 			},
 		})
 		a, b, c, pages := l.Source("a", 9, false), l.Source("b", 9, false), l.Source("c", 9, false), l.Source("pages", 9, true)
@@ -106,7 +106,7 @@ func TestWhatIsMadeBesideTheLoop(t *testing.T) {
 		}
 		close(made)
 		synctest.Wait()
-		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived plan_made page a2 rollup_arrived]"; got != want || !visited {
+		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived part_made page a2 rollup_arrived]"; got != want || !visited {
 			t.Errorf("seen %s, want %s; visited: %v", got, want, visited)
 		}
 		cancel()
@@ -125,13 +125,13 @@ func TestPanicBesideTheLoop(t *testing.T) {
 				return nil, nil
 			}
 			begin = false
-			return func() { panic("broken plan") }, core.PlanMade{}
+			return func() { panic("broken plan") }, core.PartMade{}
 		},
 		Takes: func(core.Event) bool { return true },
 	})
 	l.Source("a", 1, false).TryPush(named("a"))
 	defer func() {
-		if p := fmt.Sprint(recover()); !strings.Contains(p, "broken plan") || !strings.Contains(p, "loop_test.go") || at != core.Event(core.PlanMade{}) {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "broken plan") || !strings.Contains(p, "loop_test.go") || at != core.Event(core.PartMade{}) {
 			t.Errorf("panic %.200s at %v", p, at)
 		}
 	}()
@@ -148,7 +148,7 @@ func TestLoopWaitsForWhatIsBeside(t *testing.T) {
 					return nil, nil
 				}
 				begin = false
-				return func() { time.Sleep(time.Second); made = true }, core.PlanMade{}
+				return func() { time.Sleep(time.Second); made = true }, core.PartMade{}
 			},
 			Takes: func(core.Event) bool { return true },
 		})

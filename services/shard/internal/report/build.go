@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	scanMachines = 4096
+	scanMachines = 1024 // a visit takes a third of a millisecond, ten if no two of them are alike
 	bucketsMax   = 256
 )
 
@@ -26,7 +26,7 @@ func (r *Reporter) build(ctx context.Context) *pb.ShardReport {
 	if v == nil {
 		return nil
 	}
-	sum := r.scan(ctx)
+	found, complete := r.scan(ctx)
 	r.mu.Lock()
 	acks, violations := r.acks, r.violations
 	r.acks, r.violations = nil, nil
@@ -36,7 +36,7 @@ func (r *Reporter) build(ctx context.Context) *pb.ShardReport {
 	out := &pb.ShardReport{
 		ShardId: r.cfg.ShardID, Cycle: r.cycle, TimestampUnixNanos: time.Now().UnixNano(), ShardEpoch: r.cfg.Epoch, ShardAddress: r.cfg.Address,
 		ShardVersion: r.cfg.Version, ObservedTerm: st.Coord.Lineage.Term, ClusterUuid: st.Coord.Lineage.UUID, InstructionAcks: acks, OwnershipViolations: violations,
-		Capabilities: []string{"view/1", "moves/1"}, Summary: sum.summary, Supply: sum.buckets(), SupplyComplete: sum.complete,
+		Capabilities: []string{"view/1", "moves/1"}, Summary: summary(found), Supply: buckets(found), SupplyComplete: complete,
 	}
 	out.Summary.ProviderAddress, out.Summary.PerStateCounts = r.cfg.ProviderAddress, convert.States(st.States)
 	out.Summary.CostPerHour, out.Summary.Paused = convert.Dollars(st.Cost), st.Paused
@@ -125,113 +125,39 @@ func exceptions(list []core.Exception) (out []*pb.MachineException) {
 	return out
 }
 
-// summaryScan is what one walk over the inventory finds.
-type summaryScan struct {
-	summary  *pb.ShardSummary
-	supply   map[bucketKey]*bucket
-	complete bool
-}
-
-type bucketKey struct {
-	instanceType, zone, arch, os, region string
-	class                                inventory.CapacityType
-}
-
-type bucket struct {
-	idle, slots, configured int32
-	price                   int64
-	offer                   []resource.Quantity
-}
-
-// scan visits the core in short chunks; the loop is never held up (SHARD-21.2).
-func (r *Reporter) scan(ctx context.Context) *summaryScan {
-	s := &summaryScan{summary: &pb.ShardSummary{PerInstanceTypeCounts: map[string]int32{}, PerZoneCounts: map[string]int32{}},
-		supply: map[bucketKey]*bucket{}}
-	after, more := "", true
-	for more {
-		ok := r.visits.Visit(ctx, func() {
-			ids := r.cfg.Core.Ids(after, scanMachines)
-			more = len(ids) == scanMachines
-			for _, id := range ids {
-				if m, found := r.cfg.Core.Machine(id); found {
-					s.add(&m)
-				}
-				after = id
-			}
-		})
-		if !ok {
-			return s
+// scan counts the machines in short visits of the core, so that the loop is never held up (SHARD-21.2), and reports whether it saw all.
+func (r *Reporter) scan(ctx context.Context) (found map[core.SupplyKey]*core.Supply, complete bool) {
+	found = map[core.SupplyKey]*core.Supply{}
+	for next := 0; next >= 0; {
+		if !r.visits.Visit(ctx, func() { next = r.cfg.Core.CountSupply(found, next, scanMachines) }) {
+			return found, false
 		}
 	}
-	s.complete = true
-	return s
+	return found, true
 }
 
-func (s *summaryScan) add(v *core.MachineView) {
-	m := &v.Machine
-	if slices.Contains(v.Flags, core.FlagForeign) {
-		return
-	}
-	s.summary.TotalMachines++
-	s.summary.PerInstanceTypeCounts[m.InstanceType]++
-	s.summary.PerZoneCounts[m.Zone]++
-	b := s.bucketOf(m)
-	switch m.State {
-	case inventory.Idle:
-		s.summary.FreeMachines++
-		b.idle++
-	case inventory.Speculative:
-		s.summary.FreeMachines++
-		b.slots++
-	case inventory.Configured:
-		b.configured++
-	}
-}
-
-func (s *summaryScan) bucketOf(m *inventory.Machine) *bucket {
-	k := bucketKey{instanceType: m.InstanceType, zone: m.Zone, class: m.CapacityType}
-	for _, l := range m.Labels {
-		switch l.Key {
-		case "kubernetes.io/arch":
-			k.arch = l.Value
-		case "kubernetes.io/os":
-			k.os = l.Value
-		case "topology.kubernetes.io/region":
-			k.region = l.Value
+// summary sums up what was counted.
+func summary(found map[core.SupplyKey]*core.Supply) *pb.ShardSummary {
+	out := &pb.ShardSummary{PerInstanceTypeCounts: map[string]int32{}, PerZoneCounts: map[string]int32{}}
+	for k, s := range found { // order does not matter: these are sums
+		all := int32(0)
+		for _, n := range s.States {
+			all += n
 		}
-	}
-	offer := m.Allocatable
-	if len(offer) == 0 {
-		offer = m.Resources
-	}
-	b := s.supply[k]
-	if b == nil {
-		b = &bucket{price: m.Price, offer: slices.Clone(offer)}
-		s.supply[k] = b
-		return b
-	}
-	b.price = min(b.price, m.Price)
-	b.offer = smaller(b.offer, offer)
-	return b
-}
-
-// smaller keeps the smaller amount of each dimension; one that is missing on either side is gone.
-func smaller(a, b []resource.Quantity) []resource.Quantity {
-	out := a[:0]
-	for _, x := range a {
-		if i := slices.IndexFunc(b, func(y resource.Quantity) bool { return y.Name == x.Name }); i >= 0 {
-			out = append(out, resource.Quantity{Name: x.Name, Milli: min(x.Milli, b[i].Milli)})
-		}
+		out.TotalMachines += all
+		out.FreeMachines += s.States[inventory.Idle] + s.States[inventory.Speculative]
+		out.PerInstanceTypeCounts[k.Type] += all
+		out.PerZoneCounts[k.Zone] += all
 	}
 	return out
 }
 
 // buckets lists the supply, the largest first, at most as many as the coordinator keeps.
-func (s *summaryScan) buckets() (out []*pb.SupplyBucket) {
-	for k, b := range s.supply { // sorted below
-		out = append(out, &pb.SupplyBucket{InstanceType: k.instanceType, Zone: k.zone, CapacityType: pb.CapacityType(k.class), Arch: k.arch, Os: k.os,
-			Region: k.region, Idle: b.idle, Speculative: b.slots, Configured: b.configured, Allocatable: convert.Quantities(b.offer),
-			PricePerHour: convert.Dollars(b.price)})
+func buckets(found map[core.SupplyKey]*core.Supply) (out []*pb.SupplyBucket) {
+	for k, s := range found { // sorted below
+		out = append(out, &pb.SupplyBucket{InstanceType: k.Type, Zone: k.Zone, CapacityType: pb.CapacityType(k.Capacity), Arch: k.Arch, Os: k.OS,
+			Region: k.Region, Idle: s.States[inventory.Idle], Speculative: s.States[inventory.Speculative], Configured: s.States[inventory.Configured],
+			Allocatable: convert.Quantities(s.Offer), PricePerHour: convert.Dollars(s.Price)})
 	}
 	slices.SortFunc(out, func(a, b *pb.SupplyBucket) int {
 		return cmp.Or(cmp.Compare(b.Idle, a.Idle), cmp.Compare(b.Speculative, a.Speculative), strings.Compare(a.InstanceType, b.InstanceType),

@@ -12,7 +12,7 @@ func (p *process) waits(e core.Event) bool {
 		return false
 	}
 	switch e := e.(type) {
-	case core.PlanMade:
+	case core.PartMade:
 		p.making = false
 		return false
 	case core.Tick: // the core wants another one when the plan is made

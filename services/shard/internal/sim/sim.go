@@ -91,7 +91,7 @@ func newWorld(s *setup) *world {
 		w.policy.DomainLooks = r.between(1, 8)
 	}
 	if w.beside.chance(.3) {
-		s.config.PlanBeside = core.BesideAlways
+		s.config.Beside = core.BesideAlways
 	}
 	if r := newRandom(s.Seed, "share looks"); r.chance(.3) { // so few that Needs with a hard spread leave shares (ENG-11.5)
 		w.policy.ShareLooks = int(r.between(1, 4))

@@ -9,7 +9,7 @@ import (
 
 // Tally counts how often each case occurred. A simulator that stops reaching a case goes green (SHARD-33.10).
 type Tally struct {
-	Events    [int(core.KindPlanMade) + 1]int
+	Events    [int(core.KindPartMade) + 1]int
 	Effects   [int(core.EffectComparePlan) + 1]int
 	Records   [int(core.RecordInterruption) + 1]int
 	Started   [int(core.KindDelete) + 1]int

@@ -5,45 +5,45 @@ import (
 	"slices"
 )
 
-// What takes long of a plan is made beside the loop (SHARD-6.11): a plan, and each part of a credit before one. The world stays as it is until it is made, so it follows
+// What takes long is made beside the loop (SHARD-6.11): plans, and parts of what goes before and after them. All that it is made of stays as it is until it is made, so it follows
 // from what the core knew when it began. Meanwhile the core only answers roll-ups of a few rows, which become demand after it.
 
-// openPlan is a part of a plan that is being made.
-type openPlan struct {
-	make  func()
+// besideWork is what is being made.
+type besideWork struct {
+	make  func() // touches neither the moment nor effects
 	done  func()
 	given bool // Beside has given it out
 	made  bool
 }
 
-// PlanMade says that what Beside gave out is made.
-type PlanMade struct{}
+// PartMade says that what Beside gave out is made.
+type PartMade struct{}
 
-func (PlanMade) event() EventKind { return KindPlanMade }
+func (PartMade) event() EventKind { return KindPartMade }
 
 // Beside is what is to be made beside the loop after a step, once, on any goroutine, and the event that says so; nil: nothing. Until that event the core takes what Takes
 // reports alone, and nothing else of it may be read but NextWake, Steps, Digest, Cycle and Reduced.
 func (c *Core) Beside() (work func(), ends Event) {
-	p := c.plans.open
-	if p == nil || p.given {
+	w := c.open
+	if w == nil || w.given {
 		return nil, nil
 	}
-	p.given = true
-	return p.run, PlanMade{}
+	w.given = true
+	return w.run, PartMade{}
 }
 
-func (p *openPlan) run() {
-	p.make()
-	p.made = true
+func (w *besideWork) run() {
+	w.make()
+	w.made = true
 }
 
 // Takes reports whether Step may be given an event now. Others wait until what is made beside the loop is made.
 func (c *Core) Takes(e Event) bool {
-	if c.plans.open == nil {
+	if c.open == nil {
 		return true
 	}
 	switch e := e.(type) {
-	case PlanMade:
+	case PartMade:
 		return true
 	case RollupArrived:
 		return c.rollups.answersNow(&e)
@@ -51,45 +51,48 @@ func (c *Core) Takes(e Event) bool {
 	return false
 }
 
-// duringPlan applies one of the few events that come while a plan is made.
-func duringPlan(c *Core, e Event) {
+// meanwhile applies one of the few events that come while something is made beside the loop.
+func meanwhile(c *Core, e Event) {
 	switch e := e.(type) {
-	case PlanMade:
+	case PartMade:
 		c.cycle.next = true // others come before the part that follows
-		if c.plans.planMade(); c.plans.open == nil {
+		if c.made(); c.open == nil {
 			c.rollups.takeAnswered()
 		}
 	case RollupArrived:
 		c.rollups.answer(e)
 	default:
-		panic(fmt.Sprintf("core: %T while a plan is made", e))
+		panic(fmt.Sprintf("core: %T while something is made beside the loop", e))
 	}
 }
 
-// beside makes a part of a plan, beside the loop if it may take long, and does the rest when it is made.
-func (c *planning) beside(long bool, work, done func()) {
-	p := &openPlan{make: work, done: done}
-	if c.open = p; !long {
-		c.planMade()
+// beside makes something, beside the loop if it may take long, and does the rest when it is made. A step begins one thing, as the last that it does to what that is made of.
+func (c *step) beside(long bool, work, done func()) {
+	w := &besideWork{make: work, done: done}
+	if c.open = w; !long {
+		c.made()
 	}
 }
 
-// planMade goes on after a part of a plan. In a replay it was not made yet.
-func (c *planning) planMade() {
-	p := c.open
-	if !p.made {
-		p.run()
+// inParts reports whether parts of large demand are made beside the loop.
+func (c *step) inParts() bool { return c.cfg.Beside != BesideNever }
+
+// made goes on after something was made. In a replay it was not made yet.
+func (c *step) made() {
+	w := c.open
+	if !w.made {
+		w.run()
 	}
 	c.open = nil
-	p.done()
+	w.done()
 }
 
 // takesLong reports whether the next plan may take long: the last one did, or a large demand is new in it.
 func (c *planning) takesLong() bool {
-	return c.cfg.PlanBeside == BesideAlways || c.cfg.PlanBeside == BesideLong && (c.cycle.Took >= longPlan || len(c.cycle.large) > 0)
+	return c.cfg.Beside == BesideAlways || c.cfg.Beside == BesideLong && (c.cycle.Took >= longPlan || len(c.cycle.large) > 0)
 }
 
-// The roll-ups that are answered while a plan is made have at most so many rows each and all together. They become demand in one step, where one counts as some rows at least.
+// The roll-ups that are answered meanwhile have at most so many rows each and all together. They become demand in one step, where one counts as some rows at least.
 const (
 	answeredRowsMax  = 256
 	answeredBytesMax = 64 << 10
@@ -97,7 +100,7 @@ const (
 	answeredLeast    = 16
 )
 
-// answersNow reports whether nothing but a plan could stand between a roll-up and its demand: a known cluster states something usual. All that it reads is the core's own.
+// answersNow reports whether nothing but what is made could stand between a roll-up and its demand: a known cluster states something usual. All that it reads is the core's own.
 func (c *rollups) answersNow(e *RollupArrived) bool {
 	cl := c.clusters.get(e.Cluster)
 	if !cl.current(e.Session) || !cl.Known || !cl.Heard || !cl.GateOpen || cl.Held.Count > 0 || cl.staged != nil || cl.Queued != nil {
@@ -114,10 +117,10 @@ func (c *rollups) answersNow(e *RollupArrived) bool {
 	return c.suspicious(cl, &in, totalsOf(in.Rows)) == ""
 }
 
-// answer acknowledges a roll-up that becomes demand when the plan is made. A newer one of the same cluster takes its place.
+// answer acknowledges a roll-up that becomes demand later. A newer one of the same cluster takes its place.
 func (c *rollups) answer(e RollupArrived) {
 	if !c.answersNow(&e) {
-		panic(fmt.Sprintf("core: a roll-up of cluster %s cannot be answered while a plan is made", e.Cluster))
+		panic(fmt.Sprintf("core: a roll-up of cluster %s cannot be answered meanwhile", e.Cluster))
 	}
 	cl := c.clusters.get(e.Cluster)
 	if e.Arrival <= cl.Arrival {
@@ -140,7 +143,7 @@ func (c *rollups) answer(e RollupArrived) {
 	}
 }
 
-// takeAnswered makes demand of what was answered while a plan was made.
+// takeAnswered makes demand of what was answered while something was made beside the loop.
 func (c *rollups) takeAnswered() {
 	if len(c.answered) > 0 {
 		c.pub.dirty = true

@@ -13,7 +13,7 @@ import (
 // besideWorld has clusters red, blue and large, whose plans are all made beside the loop.
 func besideWorld(t *testing.T, edit func(*Config)) *world {
 	w := newWorld(t, func(c *Config) {
-		c.PlanBeside = BesideAlways
+		c.Beside = BesideAlways
 		if edit != nil {
 			edit(c)
 		}
@@ -130,7 +130,7 @@ func outOf(w *world, cluster string) (out []OutOfService) {
 func TestPlansBesideTheLoopDecideTheSame(t *testing.T) {
 	var calls [3][]string
 	for mode := range calls {
-		w := besideWorld(t, func(c *Config) { c.PlanBeside = Beside(mode) })
+		w := besideWorld(t, func(c *Config) { c.Beside = Beside(mode) })
 		w.rollup("red", needs(5, 60))
 		w.run(Minute)
 		w.rollup("blue", needs(9, 200))
@@ -140,7 +140,7 @@ func TestPlansBesideTheLoopDecideTheSame(t *testing.T) {
 		for _, x := range w.calls {
 			calls[mode] = append(calls[mode], fmt.Sprint(x.RPC, x.Machine, x.Cluster))
 		}
-		made := slices.ContainsFunc(w.log, func(l logged) bool { return l.e == Event(PlanMade{}) })
+		made := slices.ContainsFunc(w.log, func(l logged) bool { return l.e == Event(PartMade{}) })
 		if made != (Beside(mode) != BesideNever) { // a large demand is made beside the loop
 			t.Errorf("with %d a plan was made beside the loop: %v", mode, made)
 		}
@@ -160,7 +160,7 @@ func TestPlanAfterALongOneIsMadeBeside(t *testing.T) {
 	w.run(Second)
 	made := func() (n int) {
 		for _, l := range w.log {
-			if l.e == Event(PlanMade{}) {
+			if l.e == Event(PartMade{}) {
 				n++
 			}
 		}
