@@ -2,7 +2,8 @@
 // to act on what the engine planned.
 //
 // Step takes one event and returns effects in the order in which they must start. The core has no goroutine, lock,
-// clock, I/O or random source, and no map order reaches a decision. Time arrives in events, ids come from the epoch and
+// clock, I/O or random source, and no map order reaches a decision. What takes long it hands to the loop, with the event that says that it is made
+// (core_beside.go). Time arrives in events, ids come from the epoch and
 // counters, jitter is a hash. One recorded history therefore gives one sequence of effects, in production, in the
 // simulator, and in a replay of the decision log (SHARD-4).
 //
@@ -16,7 +17,7 @@
 // operations, calls of providers, orders of people.
 // The prefix of a file names its area; the one that ends in _types declares its data. Read them in this order:
 //
-//	core.go, core_*   Core, shared: Step, events, effects, configuration, timers, records, invariants   SHARD-4, 5, 31 to 33
+//	core.go, core_*   Core, shared: Step, events, effects, configuration, timers, records, invariants   SHARD-4, 5, 6.11, 31 to 33
 //	demand_*          sessions, rollups, needLedger: clusters, roll-ups and their guard, unmet needs     SHARD-7, 8, 11, 12, 26
 //	machine_*         merger, machines, poolSet, risks: facts, moves between states, interruptions        SHARD-13, 14, 18
 //	provider_*        reconciler, outages: Lists, Gets, outcomes of calls, circuit breaker, fencing       SHARD-13, 14.6 to 14.12, 20
