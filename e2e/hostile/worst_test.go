@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,9 +15,11 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
 // session is the operator's side of one session, as far as roll-ups, their acknowledgements and boot data go.
@@ -379,6 +382,34 @@ func TestWorstTenant(t *testing.T) {
 	})
 }
 
+// lags is how many roll-ups had waited how long for the end of the plan that used them, by the buckets of the metric.
+func (s *stage) lags() (counts []float64) {
+	s.t.Helper()
+	for _, bound := range telemetry.SecondsBuckets() {
+		n, err := fixture.Metric(s.t.Context(), s.addrs["shard-ops"], "bigfleet_shard_cycle_lag_seconds_bucket", fmt.Sprintf("le=%q", strconv.FormatFloat(bound, 'g', -1, 64)))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+// lagsBetween are the upper bounds of the buckets with half and with 99 of 100 of what was counted between.
+func lagsBetween(before, after []float64) (half, most time.Duration) {
+	bounds := telemetry.SecondsBuckets()
+	all := after[len(after)-1] - before[len(before)-1]
+	for i := len(after) - 1; i >= 0; i-- {
+		bound := time.Duration(bounds[i] * float64(time.Second)).Round(time.Millisecond)
+		if n := after[i] - before[i]; n >= all*0.99 {
+			half, most = bound, bound
+		} else if n >= all*0.5 {
+			half = bound
+		}
+	}
+	return half, most
+}
+
 // form is demand that the worst cluster states for so long, and the part of the time that another cluster's acknowledgements may be late.
 type form struct {
 	name   string
@@ -395,7 +426,10 @@ func besideWorst(t *testing.T, offerings string, forms []form) {
 	alone := honest.steady(t, 3*time.Second, always)
 	worst := s.session("worst", "need-status", "unplaced-pods", "node-report")
 	for _, x := range forms {
+		before := s.lags()
 		beside, whole, lasted := honest.beside(t, worst, x.demand, x.length)
+		half, most := lagsBetween(before, s.lags())
+		t.Logf("%s: half of the demand is in a plan that has ended within %s, 99 %% within %s", x.name, half, most)
 		bound := max(percent(whole, 50)/4, 5*percent(alone, 90), 100*time.Millisecond)
 		share := late(beside, bound, lasted)
 		t.Logf("%s: acknowledgements alone: half within %s, 99 %% within %s; beside %d of the largest roll-ups: half within %s, 90 %% within %s, 99 %% within %s, the last %s",

@@ -184,7 +184,7 @@ func (c *Core) restoreOrders(s *Snapshot) {
 
 func (c *Core) restoreCycle(s *savedCycle) {
 	y := &c.cycle
-	y.keptCycle, y.ranBefore, y.used = s.keptCycle.clone(), s.Ran, s.N
+	y.keptCycle, y.ranBefore, y.used, y.usedAt = s.keptCycle.clone(), s.Ran, s.N, s.At
 	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
 	for _, p := range s.Planned {
 		key := planKey{p.Machine, p.Kind}

@@ -72,12 +72,12 @@ const (
 	IncrementalOff
 )
 
-// Beside says which plans are made beside the loop (SHARD-6.11).
+// Beside says what is made beside the loop (SHARD-6.11).
 type Beside uint8
 
 const (
 	BesideLong   Beside = iota // what may take long
-	BesideAlways               // each, for tests
+	BesideAlways               // each plan, too: for tests
 	BesideNever
 )
 

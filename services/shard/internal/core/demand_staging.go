@@ -72,21 +72,20 @@ func (c *rollups) stagePart(beside bool) {
 	}
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
-		c.staging = c.staging[1:]
-		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, cl.staged.part()) {
-			c.staging = append(c.staging, cl)
-		} else {
-			c.order(cl, rows, beside)
+		if !c.world.Demand.StageMore(cl.staged.rows, cl.staged.part()) {
+			c.order(cl, beside)
 			return
 		}
+		c.staging = append(c.staging[1:], cl)
 	}
 	c.stageOn()
 }
 
-// order takes the next step that brings rows which are taken in into order, or makes them the demand of their cluster.
-func (c *rollups) order(cl *cluster, rows *demand.Staging, beside bool) {
+// order takes the next step that brings rows which are taken in into order, or makes them the demand of their cluster, which is the first one here.
+func (c *rollups) order(cl *cluster, beside bool) {
 	now, more := c.now, false
-	c.beside(beside, func() { more = c.world.Demand.Order(cl.Name, rows, now) }, func() {
+	c.beside(beside, func() { more = c.world.Demand.Order(cl.Name, cl.staged.rows, now) }, func() {
+		c.staging = c.staging[1:]
 		if more {
 			c.staging = append(c.staging, cl)
 		} else {

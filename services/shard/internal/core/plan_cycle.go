@@ -221,7 +221,7 @@ func (c *planning) usePlan(r *engine.Result, again bool) {
 	c.compareBeside(r)
 	c.phase(PhaseEmit)
 	c.keepPromises(r)
-	s.result, s.used = r, s.N
+	s.result, s.used, s.usedAt = r, s.N, s.At
 	c.ledger.plan(r)
 	c.replaceDecisions(r)
 	for _, at := range s.Rollups {

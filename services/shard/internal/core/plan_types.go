@@ -35,7 +35,8 @@ type lastPlan struct {
 	next      bool           // a large roll-up was taken in by this step: its plan is the next one's
 	large     []largeDemand  // large roll-ups that no plan has yet
 	result    *engine.Result // of the last cycle
-	used      int64          // its cycle, which is N unless another one is being made
+	used      int64          // its cycle, which is N unless another one is being made,
+	usedAt    int64          // and Mono when that began
 	waiting   [kinds][]decision
 	planned   map[planKey]int64 // when a decision that is still planned first appeared
 	held      map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted

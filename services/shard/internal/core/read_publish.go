@@ -348,7 +348,7 @@ func (c *publisher) status() Status {
 	inv := c.world.Inventory
 	s := Status{Config: c.cfg, Epoch: c.epoch, Machines: inv.Len(), Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun,
-		Pauses: c.ctl.Pauses, Cycle: c.cycle.used, CycleAt: c.cycle.At, Foreign: c.coord.foreign,
+		Pauses: c.ctl.Pauses, Cycle: c.cycle.used, CycleAt: c.cycle.usedAt, Foreign: c.coord.foreign,
 		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coord.coordStatus()}
 	for st := range s.States {
 		s.States[st] = inv.Count(inventory.State(st))
