@@ -92,12 +92,10 @@ func (c *planning) takesLong() bool {
 	return c.cfg.Beside == BesideAlways || c.cfg.Beside == BesideLong && (c.cycle.Took >= longPlan || len(c.cycle.large) > 0)
 }
 
-// The roll-ups that are answered meanwhile have at most so many rows each and all together. They become demand in one step, where one counts as some rows at least.
+// Roll-ups that are answered meanwhile become demand in one step, so they have about so many rows at most, where each counts as some at least.
 const (
-	answeredRowsMax  = 256
-	answeredBytesMax = 64 << 10
-	answeredAllMax   = 8192
-	answeredLeast    = 16
+	answeredMax   = 8192
+	answeredLeast = 16
 )
 
 // answersNow reports whether nothing but what is made could stand between a roll-up and its demand: a known cluster states something usual. All that it reads is the core's own.
@@ -106,10 +104,10 @@ func (c *rollups) answersNow(e *RollupArrived) bool {
 	if !cl.current(e.Session) || !cl.Known || !cl.Heard || !cl.GateOpen || cl.Held.Count > 0 || cl.staged != nil || cl.Queued != nil {
 		return false
 	}
-	if e.Reject != nil || len(e.Rows) > answeredRowsMax || e.Bytes > answeredBytesMax || e.Width.isWide() || c.answeredRows >= answeredAllMax {
+	if e.Reject != nil || c.isLarge(cl, e) || e.Width.isWide() || c.answeredRows >= answeredMax {
 		return false
 	}
-	if _, bad := c.poison[e.Hash]; bad || c.isLarge(cl, e) || cl.AsideUntil > c.now || c.tooManyKeys(e) != nil || c.draining.hides(cl, e.OutOfService) != "" {
+	if _, bad := c.poison[e.Hash]; bad || cl.AsideUntil > c.now || c.tooManyKeys(e) != nil || c.draining.hides(cl, e.OutOfService) != "" {
 		return false
 	}
 	in := *e
@@ -147,8 +145,12 @@ func (c *rollups) answer(e RollupArrived) {
 func (c *rollups) takeAnswered() {
 	if len(c.answered) > 0 {
 		c.pub.dirty = true
+		if c.takenAt != c.cycle.used {
+			c.taken, c.takenAt = nil, c.cycle.used
+		}
 	}
 	for _, e := range c.answered {
+		c.taken = append(c.taken, e.Hash)
 		cl := c.clusters.get(e.Cluster)
 		if e.Hash == cl.Hash {
 			c.confirm(cl)

@@ -60,6 +60,7 @@ func TestRollupsAreAnsweredWhileAPlanIsMade(t *testing.T) {
 		if got := w.demands("red"); got != before {
 			t.Errorf("red demands %d while a plan is made from %d", got, before)
 		}
+		w.offer("red", "last", needs(0, 40))
 		if _, ok := w.c.NextWake(); ok {
 			t.Error("wants a Tick while a plan is made")
 		}
@@ -70,7 +71,13 @@ func TestRollupsAreAnsweredWhileAPlanIsMade(t *testing.T) {
 		}
 	}
 	w.rollup("blue", needs(0, 12))
+	if !w.c.TakesIn("last") {
+		t.Error("a plan is said to have what became demand after it")
+	}
 	w.run(Second)
+	if w.c.TakesIn("last") {
+		t.Error("no plan is said to have what was demand for a second")
+	}
 	if !called || w.demands("red") != 40_000 {
 		t.Errorf("red demands %d after the plan, which was made beside the loop: %v", w.demands("red"), called)
 	}
@@ -87,14 +94,14 @@ func TestUnusualRollupsWaitForThePlan(t *testing.T) {
 		"of another session":                    func(w *world, e *RollupArrived) { e.Session-- },
 		"that is refused":                       func(w *world, e *RollupArrived) { e.Reject = &Rejection{Reason: "x"} },
 		"that made a shard fail":                func(w *world, e *RollupArrived) { w.c.rollups.poison[e.Hash] = w.mono + Hour },
-		"of many rows":                          func(w *world, e *RollupArrived) { e.Rows = manyNeeds(answeredRowsMax+1, "b") },
-		"of many bytes":                         func(w *world, e *RollupArrived) { e.Bytes = answeredBytesMax + 1 },
+		"of many rows":                          func(w *world, e *RollupArrived) { e.Rows = manyNeeds(demand.PartRows+1, "b") },
+		"of many bytes":                         func(w *world, e *RollupArrived) { e.Bytes = rowBytes * (demand.PartRows + 1) },
 		"that is wide":                          func(w *world, e *RollupArrived) { e.Width.Values = narrow + 1 },
 		"with another machine out of service":   func(w *world, e *RollupArrived) { e.OutOfService = outOf(w, "red") },
 		"that asks for next to nothing":         func(w *world, e *RollupArrived) { e.Rows = needs(0, 1) },
 		"after one that the guard holds":        func(w *world, e *RollupArrived) { w.c.clusters.get("red").Held.add(w.mono) },
 		"of a cluster whose gate is shut":       func(w *world, e *RollupArrived) { w.c.clusters.get("red").GateOpen = false },
-		"behind as many as one step may hold":   func(w *world, e *RollupArrived) { w.c.rollups.answeredRows = answeredAllMax },
+		"behind as many as one step may hold":   func(w *world, e *RollupArrived) { w.c.rollups.answeredRows = answeredMax },
 		"behind another that is being taken in": func(w *world, e *RollupArrived) { w.c.clusters.get("red").Queued = e },
 	} {
 		t.Run(name, func(t *testing.T) {

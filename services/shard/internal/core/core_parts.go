@@ -46,6 +46,8 @@ type rollups struct {
 
 	answered     []RollupArrived // while something is made beside the loop: demand after it
 	answeredRows int             // of them, and of those they took the place of
+	taken        []string        // content hashes of those that last became demand,
+	takenAt      int64           // after this cycle
 }
 
 // needLedger is what the core remembers from plan to plan about needs: since when they are short, which gangs are parked,

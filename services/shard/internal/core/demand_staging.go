@@ -117,9 +117,9 @@ func (c *rollups) staged(cl *cluster) {
 	c.cycle.creditsAhead(cl.Name, len(c.world.Demand.Cluster(cl.Name).Needs))
 }
 
-// TakesIn reports whether a roll-up with this content is being taken in or waits for that: no plan has it yet.
+// TakesIn reports whether a roll-up with this content is being taken in or waits for that, or became demand after the last plan began: no plan has it yet.
 func (c *reader) TakesIn(hash string) bool {
-	return slices.ContainsFunc(c.clusters.ordered, func(cl *cluster) bool {
+	return c.rollups.takenAt == c.cycle.used && slices.Contains(c.rollups.taken, hash) || slices.ContainsFunc(c.clusters.ordered, func(cl *cluster) bool {
 		return cl.staged != nil && cl.staged.event.Hash == hash || cl.Queued != nil && cl.Queued.Hash == hash
 	})
 }
