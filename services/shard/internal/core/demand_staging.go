@@ -46,7 +46,7 @@ func (cl *cluster) waitsToBegin() bool { return cl.Queued != nil && cl.staged ==
 // stage begins to take in a roll-up.
 func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 	labels, topology := c.world.Demand.NewKeys(e.LabelKeys, e.TopologyKeys)
-	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows), labels, topology}
+	cl.staged = &stagedRollup{event: e, totals: totals, rows: c.world.Demand.Stage(e.Rows), labels: labels, topology: topology}
 	c.staging = append(c.staging, cl)
 	c.timers.add(c.now+1, timerStage, "")
 }
@@ -70,34 +70,31 @@ func (c *rollups) stagePart(beside bool) {
 		c.beginRollup(cl, *cl.Queued)
 		c.resume()
 	}
-	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
-		cl := c.staging[0]
-		if !c.world.Demand.StageMore(cl.staged.rows, cl.staged.part()) {
-			c.order(cl, beside)
+	if at := c.stagesNext(beside); !c.world.Demand.Sweep(demand.PartRows) && at >= 0 {
+		cl := c.staging[at]
+		c.staging = append(slices.Delete(c.staging, at, at+1), cl)
+		switch {
+		case cl.staged.ordered:
+			c.staged(cl)
+		case !c.world.Demand.StageMore(cl.staged.rows, cl.staged.part()):
+			now := c.now
+			c.beside(beside, func() { cl.staged.ordered = !c.world.Demand.Order(cl.Name, cl.staged.rows, now) }, c.stageOn)
 			return
 		}
-		c.staging = append(c.staging[1:], cl)
 	}
 	c.stageOn()
 }
 
-// order takes the next step that brings rows which are taken in into order, or makes them the demand of their cluster, which is the first one here.
-func (c *rollups) order(cl *cluster, beside bool) {
-	now, more := c.now, false
-	c.beside(beside, func() { more = c.world.Demand.Order(cl.Name, cl.staged.rows, now) }, func() {
-		c.staging = c.staging[1:]
-		if more {
-			c.staging = append(c.staging, cl)
-		} else {
-			c.staged(cl)
-		}
-		c.stageOn()
-	})
+// stagesNext is the place of the next cluster of which something can be done, or -1. While the credit before a plan goes on, what is taken in waits for that plan: it
+// would begin again, and others would wait for two credits.
+func (c *rollups) stagesNext(wait bool) int {
+	wait = wait && !c.frozen() && c.readable() && slices.ContainsFunc(c.cycle.large, func(x largeDemand) bool { return x.begun > 0 })
+	return slices.IndexFunc(c.staging, func(cl *cluster) bool { return !cl.staged.ordered || !wait })
 }
 
 // stageOn lets the next part follow, if there is one.
 func (c *rollups) stageOn() {
-	if len(c.staging) > 0 || c.world.Demand.Sweep(0) {
+	if c.stagesNext(true) >= 0 || c.world.Demand.Sweep(0) {
 		c.timers.add(c.now+1, timerStage, "")
 	}
 }
@@ -106,6 +103,7 @@ func (c *rollups) stageOn() {
 // the next event.
 func (c *rollups) staged(cl *cluster) {
 	s, queued := cl.staged, cl.Queued
+	c.staging = slices.DeleteFunc(c.staging, func(x *cluster) bool { return x == cl })
 	cl.staged, cl.Queued = nil, nil
 	c.acceptRollup(cl, s.event, s.totals, s.rows)
 	cl.changed()

@@ -209,7 +209,8 @@ type stagedRollup struct {
 	totals []resource.Quantity
 	rows   *demand.Staging
 
-	labels, topology int // keys of it that nothing named when it began
+	labels, topology int  // keys of it that nothing named when it began
+	ordered          bool // all rows are in, and in turn order
 }
 
 // shortRows are the short rows of one cluster and since when each is. The list is replaced, not changed, and only when the

@@ -173,6 +173,9 @@ func (c *planning) runCycle() {
 	again := s.pending == [triggers]bool{triggerPostponed: true}
 	long, large := c.takesLong(), s.large
 	s.pending, s.wanted, s.large = [triggers]bool{}, false, nil
+	if len(large) > 0 { // what is taken in may have waited for this plan
+		c.timers.add(c.now+1, timerStage, "")
+	}
 	s.N++
 	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false
 
