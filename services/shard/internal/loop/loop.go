@@ -7,8 +7,10 @@
 // A source is bounded. When it is full its producer waits and no other does, so one chatty tenant slows itself only.
 // Pages of provider lists are the bulk of all work: at most one of them goes between two other waiting events.
 //
+// What takes long the core hands out to be made beside the loop (beside.go). Until it is made, events that could change what it is made of wait in their sources.
+//
 // The package knows nothing about what the events mean and judges no effect. A panic in Step is fatal: OnPanic records
-// the event, then the panic continues. Start at New and Loop.Run. Tests cite SHARD-4 and SHARD-3.7.
+// the event, then the panic continues. Start at New and Loop.Run. Tests cite SHARD-4, SHARD-6.11 and SHARD-3.7.
 package loop
 
 import (
