@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -444,4 +446,19 @@ func besideWorst(t *testing.T, offerings string, forms []form) {
 		}
 	}
 	s.unharmed()
+	s.replays()
+}
+
+// replays ends the shard and takes the steps of its decision log again, in which parts of plans were made beside the loop while roll-ups were answered (SHARD-4.9, SHARD-6.11).
+func (s *stage) replays() {
+	s.t.Helper()
+	if err := s.procs["shard"].Stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := exec.CommandContext(s.t.Context(), proc.BuildT(s.t, "services/bigfleet"), "replay", s.dir+"/shard").CombinedOutput()
+	if said := string(text); err != nil || !strings.Contains(said, "are as they were") {
+		s.t.Errorf("bigfleet replay: %v, %.2000s", err, said)
+	} else {
+		s.t.Log(said)
+	}
 }
