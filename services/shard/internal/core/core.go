@@ -330,7 +330,7 @@ func (c *Core) runTimers() {
 		case timerFence:
 			c.commands.fenceTimer(t.Subject)
 		case timerStage:
-			c.rollups.stagePart(c.inParts())
+			c.rollups.stagePart(c.partsBeside())
 		case timerListShort:
 			c.ledger.listMore()
 			c.pub.notBefore = c.now + 1

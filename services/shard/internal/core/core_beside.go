@@ -74,8 +74,8 @@ func (c *step) beside(long bool, work, done func()) {
 	}
 }
 
-// inParts reports whether parts of large demand are made beside the loop.
-func (c *step) inParts() bool { return c.cfg.Beside != BesideNever }
+// partsBeside reports whether parts of large demand are made beside the loop.
+func (c *step) partsBeside() bool { return c.cfg.Beside != BesideNever }
 
 // made goes on after something was made. In a replay it was not made yet.
 func (c *step) made() {

@@ -61,7 +61,7 @@ func (c *needLedger) listShort() {
 // listMore does a part of it, beside the loop.
 func (c *needLedger) listMore() {
 	more := false
-	c.beside(c.inParts(), func() { more = c.listShortPart(listRowsPart) }, func() {
+	c.beside(c.partsBeside(), func() { more = c.listShortPart(listRowsPart) }, func() {
 		if c.logOldest(); more {
 			c.timers.add(c.now+1, timerListShort, "")
 		}

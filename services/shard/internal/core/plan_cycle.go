@@ -81,7 +81,7 @@ func (c *planning) creditAhead() bool {
 	x := &s.large[at]
 	cluster, part := x.cluster, x.part
 	x.part++
-	c.beside(c.inParts(), func() { c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, cluster, part) }, func() {})
+	c.beside(c.partsBeside(), func() { c.planner.CreditAhead(engine.Input{World: c.world, Policy: c.policy}, cluster, part) }, func() {})
 	return true
 }
 
@@ -184,20 +184,14 @@ func (c *planning) runCycle() {
 	c.ledger.advance()
 	c.ownership.applyQuotas()
 	c.sessions.bringHoldsUpToDate()
-	c.plan(long, func(r *engine.Result) bool {
-		names := c.ledger.parking.Fruitless(r, c.policy)
-		for _, name := range names {
-			c.clusters.ensure(name).holds = true
-		}
-		return len(names) > 0
-	}, func(r *engine.Result) {
+	c.plan(long, true, func(r *engine.Result) {
 		c.pub.spellsAhead(large)
 		c.usePlan(r, again)
 	})
 }
 
-// plan makes the plan of a cycle, and another one with gangs held that hold what nothing starts on (ENG-18.3).
-func (c *planning) plan(long bool, fruitless func(*engine.Result) bool, use func(*engine.Result)) {
+// plan makes the plan of a cycle, and if it shows gangs to hold, once more with these held (ENG-18.3).
+func (c *planning) plan(long, holds bool, use func(*engine.Result)) {
 	in := engine.Input{World: c.world, Cycle: c.cycle.N, Policy: c.policy}
 	var r *engine.Result
 	var broken string
@@ -205,9 +199,8 @@ func (c *planning) plan(long bool, fruitless func(*engine.Result) bool, use func
 		r = c.planner.Plan(in)
 		broken = c.audit.Broken(c.world, c.policy, r)
 	}, func() {
-		if fruitless(r) {
-			c.sessions.bringHoldsUpToDate()
-			c.plan(long, func(*engine.Result) bool { return false }, use)
+		if holds && c.holdFruitless(r) {
+			c.plan(long, false, use)
 			return
 		}
 		if broken != "" { // before anything of it is done (ENG-2.12)
@@ -215,6 +208,18 @@ func (c *planning) plan(long bool, fruitless func(*engine.Result) bool, use func
 		}
 		use(r)
 	})
+}
+
+// holdFruitless holds gangs that a plan gave what they cannot start on, and reports whether there are any.
+func (c *planning) holdFruitless(r *engine.Result) bool {
+	names := c.ledger.parking.Fruitless(r, c.policy)
+	for _, name := range names {
+		c.clusters.ensure(name).holds = true
+	}
+	if len(names) > 0 {
+		c.sessions.bringHoldsUpToDate()
+	}
+	return len(names) > 0
 }
 
 // usePlan is what follows from a plan.

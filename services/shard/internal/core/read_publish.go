@@ -149,7 +149,7 @@ func (c *publisher) spellAhead() bool {
 		x.of = c.cycle.result.Blocks[at]
 	}
 	old := c.needs[x.cluster]
-	c.beside(c.inParts(), func() {
+	c.beside(c.partsBeside(), func() {
 		if old == nil || old.of != x.of { // otherwise readers have it; a core made of a checkpoint, in which they have nothing, takes as many steps
 			x.spell(c.world, x.of, old, min(x.part*listRowsPart, len(x.of.Needs)))
 		}

@@ -18,7 +18,6 @@ func (l *Loop) runBeside() {
 	if work == nil {
 		return
 	}
-	l.besides = true
 	l.making.Store(true)
 	began := time.Now()
 	l.beside.Go(func() {
@@ -27,18 +26,20 @@ func (l *Loop) runBeside() {
 			if p := recover(); p != nil {
 				l.failed = fmt.Sprintf("%v\n%s", p, debug.Stack())
 			}
-			l.making.Store(false)
 			l.ended.TryPush(ends)
 		}()
 		work()
 	})
 }
 
-// made lets those go on that waited for what ran beside the loop, before others.
-func (l *Loop) made() {
+// made lets those go on that waited for what ran beside the loop, before others, and returns how long that took. If it panicked, so does this.
+func (l *Loop) made() time.Duration {
+	if l.failed != nil {
+		panic(l.failed)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.besides, l.took = false, l.lasted
+	l.making.Store(false)
 	var ready, bulk []*Source
 	for _, s := range l.aside {
 		if s.bulk {
@@ -48,4 +49,5 @@ func (l *Loop) made() {
 		}
 	}
 	l.ready, l.bulk, l.aside = append(ready, l.ready...), append(bulk, l.bulk...), nil
+	return l.lasted
 }

@@ -64,15 +64,13 @@ type Loop struct {
 	aside  []*Source         // whose next item waits until what runs beside the loop is made
 	ended  *Source           // of the event that says so
 
-	beside  sync.WaitGroup
-	besides bool          // something runs beside the loop; the loop's own
-	took    time.Duration // by what the event that is stepped says is made
-	// Of what runs beside the loop, once its event is queued.
-	failed any // what it panicked with
+	beside sync.WaitGroup
+	// Of what ran beside the loop, once its event is queued.
 	lasted time.Duration
+	failed any // what it panicked with
 
 	stepping atomic.Bool
-	making   atomic.Bool  // besides, for others
+	making   atomic.Bool  // something beside the loop, until its event is stepped
 	lastStep atomic.Int64 // Mono of the end of the last step
 	waiting  atomic.Int64 // events queued
 }
@@ -106,7 +104,7 @@ func New(c Config) *Loop {
 		c.Clock = time.Now
 	}
 	l := &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true, depths: map[string]*depth{}}
-	l.ended = l.Source("plan", 1, false)
+	l.ended = l.Source("beside", 1, false)
 	return l
 }
 
@@ -263,7 +261,7 @@ func (l *Loop) take() (item, *Source, bool) {
 			s.queued = false
 			continue
 		}
-		if l.besides && !l.mayStep(s.queue[0]) {
+		if l.making.Load() && !l.mayStep(s.queue[0]) {
 			l.aside = append(l.aside, s)
 			continue
 		}
@@ -299,11 +297,14 @@ func (l *Loop) Run(ctx context.Context) error {
 				break
 			}
 			signal(s.space)
-			if it.visit != nil {
+			switch {
+			case it.visit != nil:
 				it.visit()
 				close(it.done)
-			} else {
-				l.next(it.event, s == l.ended)
+			case s == l.ended:
+				l.one(it.event, true)
+			default:
+				l.step(it.event)
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -340,27 +341,18 @@ func (l *Loop) arm(t *time.Timer) {
 	}
 }
 
-// next steps the core with an event that was taken.
-func (l *Loop) next(e core.Event, made bool) {
-	if made {
-		l.made()
-		l.one(e)
-		return
-	}
-	l.step(e)
-}
-
 // step steps the core with an event, behind those that have to come before it.
 func (l *Loop) step(e core.Event) {
-	if l.cfg.Before != nil && !l.besides {
+	if l.cfg.Before != nil && !l.making.Load() {
 		for first := l.cfg.Before(l.Now()); first != nil; first = l.cfg.Before(l.Now()) {
-			l.one(first)
+			l.one(first, false)
 		}
 	}
-	l.one(e)
+	l.one(e, false)
 }
 
-func (l *Loop) one(e core.Event) {
+// one steps the core with an event. With made it is the one of what was made beside the loop.
+func (l *Loop) one(e core.Event, made bool) {
 	at := l.Now()
 	at.Ended = l.lastStep.Load()
 	if l.cfg.OnPanic != nil {
@@ -371,8 +363,9 @@ func (l *Loop) one(e core.Event) {
 			}
 		}()
 	}
-	if !l.besides && l.failed != nil {
-		panic(l.failed)
+	beside := time.Duration(0)
+	if made {
+		beside = l.made()
 	}
 	l.stepping.Store(true)
 	effects := l.cfg.Core.Step(at, e)
@@ -381,8 +374,7 @@ func (l *Loop) one(e core.Event) {
 	end := l.Now().Mono
 	l.lastStep.Store(end)
 	if l.cfg.Observe != nil {
-		l.cfg.Observe(e, time.Duration(end-at.Mono), l.took)
-		l.took = 0
+		l.cfg.Observe(e, time.Duration(end-at.Mono), beside)
 	}
 	l.runBeside()
 }

@@ -94,6 +94,10 @@ func TestWhatIsMadeBesideTheLoop(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
 		synctest.Wait()
+		began := time.Now()
+		if l.GiveWay(); time.Since(began) != 2*time.Millisecond {
+			t.Errorf("other work waited %s", time.Since(began))
+		}
 		a.TryPush(named("a2"))
 		a.TryPush(core.RollupArrived{})
 		pages.TryPush(named("page"))
@@ -106,7 +110,7 @@ func TestWhatIsMadeBesideTheLoop(t *testing.T) {
 		}
 		close(made)
 		synctest.Wait()
-		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived part_made page a2 rollup_arrived]"; got != want || !visited {
+		if got, want := fmt.Sprint(r.got()), "[a rollup_arrived part_made page a2 rollup_arrived tick]"; got != want || !visited {
 			t.Errorf("seen %s, want %s; visited: %v", got, want, visited)
 		}
 		cancel()

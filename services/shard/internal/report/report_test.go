@@ -8,8 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // COORD-7.13, 21.35: acks that do not get through are put back in front, in order. Beyond 1,024 the oldest are dropped and
@@ -135,5 +140,30 @@ func TestWhatIsGivenBackIsStoredFirst(t *testing.T) {
 	r.violations = nil
 	if r.requeue(&pb.ShardReport{OwnershipViolations: []string{"m2"}}); !slices.Equal(r.violations, []string{"m2"}) {
 		t.Errorf("after a lost report %v wait", r.violations)
+	}
+}
+
+// SHARD-21.2, COORD-7.6: a report sums up all machines, and lists the supply by key, the most idle first, as many as the coordinator keeps.
+func TestSupplyOfAReport(t *testing.T) {
+	found := map[core.SupplyKey]*core.Supply{}
+	for i := range bucketsMax + 3 {
+		s := &core.Supply{Price: 500_000, Offer: []resource.Quantity{{Name: "cpu", Milli: 4000}}}
+		s.States[inventory.Idle], s.States[inventory.Speculative], s.States[inventory.Configured], s.States[inventory.Failed] = int32(i), 2, 3, 1
+		found[core.SupplyKey{Type: fmt.Sprintf("t%03d", i), Zone: "z", Arch: "arm64", OS: "linux", Region: "r", Capacity: inventory.Spot}] = s
+	}
+	last := bucketsMax + 2
+	idle := int32(last * (last + 1) / 2)
+	sum := summary(found)
+	if n := int32(len(found)); sum.GetTotalMachines() != idle+6*n || sum.GetFreeMachines() != idle+2*n || sum.GetPerZoneCounts()["z"] != idle+6*n || sum.GetPerInstanceTypeCounts()["t004"] != 10 {
+		t.Errorf("sum %v", sum)
+	}
+	list := buckets(found)
+	if len(list) != bucketsMax || list[bucketsMax-1].GetIdle() != 3 {
+		t.Fatalf("%d buckets, the last %v", len(list), list[len(list)-1])
+	}
+	want := &pb.SupplyBucket{InstanceType: fmt.Sprintf("t%03d", last), Zone: "z", CapacityType: pb.CapacityType(inventory.Spot), Arch: "arm64", Os: "linux", Region: "r", Idle: int32(last),
+		Speculative: 2, Configured: 3, Allocatable: convert.Quantities([]resource.Quantity{{Name: "cpu", Milli: 4000}}), PricePerHour: 0.5}
+	if !proto.Equal(list[0], want) {
+		t.Errorf("the first bucket is %v, want %v", list[0], want)
 	}
 }

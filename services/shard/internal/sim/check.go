@@ -91,7 +91,8 @@ type said struct {
 	held    []int64
 	gate    bool
 	version int64
-	later   bool // its rows were acknowledged while a plan was made, which does not have them
+	planned []demand.Row // while a plan is made: the rows that it has, if others were acknowledged since it began
+	later   bool         // there are such
 }
 
 func newChecker(s *shard) *checker {

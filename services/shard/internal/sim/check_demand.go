@@ -40,8 +40,18 @@ func (c *checker) accept(s *said) {
 	if !s.known {
 		s.first = c.w.now
 	}
+	if c.s.proc.making && !s.later {
+		s.planned, s.later = s.rows, true
+	}
 	s.rows, s.known, s.session, s.held = c.pending.Rows, true, c.pending.Session, nil
-	s.version, s.later = s.version+1, c.s.proc.making
+	s.version++
+}
+
+// laterIsNow notes that the demand of each cluster is what was acknowledged last.
+func (c *checker) laterIsNow() {
+	for _, s := range c.mirror { // order does not matter
+		s.planned, s.later = nil, false
+	}
 }
 
 // forgetDemand notes that nothing of a cluster is known any more, as after a start (SHARD-10.12).
@@ -157,6 +167,9 @@ func (c *checker) after(p *process, e core.Event) {
 	if p != c.s.proc {
 		return
 	}
+	if _, made := e.(core.PartMade); made && p.core.Takes(core.Tick{}) { // what was acknowledged meanwhile is demand from here on
+		defer c.laterIsNow()
+	}
 	c.notWiped(e)
 	c.guardHeld(p)
 	c.promisesEnd(p)
@@ -254,17 +267,17 @@ func (c *checker) checkNeeds(pub *core.Publish) {
 		if s == nil || !s.known || c.retired[b.Cluster] {
 			continue
 		}
+		rows := s.rows
 		if s.later {
-			s.later = false
-			continue
+			rows = s.planned
 		}
 		got, want := make([]demand.Row, 0, len(b.Rows)), map[demand.RowKey][]resource.Quantity{}
 		for i := range b.Rows {
 			got = append(got, b.Rows[i].Demand())
 		}
-		for i := range s.rows {
-			key := demand.RowKey{Fingerprint: s.rows[i].Fingerprint, Group: s.rows[i].Group}
-			want[key] = addAmounts(want[key], s.rows[i].Aggregate)
+		for i := range rows {
+			key := demand.RowKey{Fingerprint: rows[i].Fingerprint, Group: rows[i].Group}
+			want[key] = addAmounts(want[key], rows[i].Aggregate)
 		}
 		for i := range got {
 			key := demand.RowKey{Fingerprint: got[i].Fingerprint, Group: got[i].Group}
@@ -279,7 +292,7 @@ func (c *checker) checkNeeds(pub *core.Publish) {
 			}
 			delete(want, key)
 		}
-		if len(want) > 0 && !slices.ContainsFunc(s.rows, func(r demand.Row) bool { return r.Group != "" }) {
+		if len(want) > 0 && !slices.ContainsFunc(rows, func(r demand.Row) bool { return r.Group != "" }) {
 			c.w.broken("demand-dropped", "SHARD-33.5.5", "", b.Cluster, "%d rows of %s are not in the plan", len(want), b.Cluster)
 		}
 	}
